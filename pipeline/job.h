@@ -1,0 +1,66 @@
+/* pipeline/job.h - a whole job: the config structs of all modules, filled from one file.
+ *
+ * What:   struct job, the list of sections (the only list of them), load, check, print.
+ * Rules:  1. Sections are named and ordered like the stages.
+ *         2. Errors have code CONFIG, reach JOB and begin with "file:line:column: ".
+ *         3. job_print() writes a job file that loads to the same struct job.
+ */
+#ifndef QUIRE_PIPELINE_JOB_H
+#define QUIRE_PIPELINE_JOB_H
+
+#include "stages/base/buf.h"
+#include "stages/chunk/chunk_opts.h"
+#include "stages/decode/decode_opts.h"
+#include "stages/ingest/ingest_opts.h"
+#include "stages/kv/kv_opts.h"
+#include "stages/model/model_opts.h"
+#include "stages/prefill/prefill_opts.h"
+#include "stages/task.h"
+#include "stages/write/write_opts.h"
+
+struct limits_config {
+    uint64_t memory; /* bytes of the whole process; 0: what is free */
+    int threads;     /* of the compute team; 0: as many as there are CPUs to use */
+    int queue;       /* records between two stages */
+    uint64_t queue_bytes;
+    double drain;    /* seconds to finish what is in flight after a signal */
+};
+
+struct job {
+    char *name; /* key `job` at the top level */
+    char *path; /* of the job file */
+    struct model_config model;
+    struct ingest_config ingest;
+    struct chunk_config chunk;
+    struct prompt_config prompt;
+    struct task_config task;
+    struct prefill_config prefill;
+    struct decode_config decode;
+    struct kv_config kv;
+    struct limits_config limits;
+    struct write_config write;
+};
+
+struct job_section {
+    const char *name, *help;
+    const struct opt *opts;
+    size_t n_opts;
+    size_t offset; /* of the config struct in struct job */
+};
+
+/* In the order of the file: model ingest chunk prompt task prefill decode kv limits write. */
+extern const struct job_section job_sections[];
+extern const size_t n_job_sections;
+
+/* Parse text (len bytes) of a file named path. Pure but for getenv(). The job is then complete:
+ * defaults filled, ranges and required keys checked, keys that exclude each other refused.
+ * Returns 0, or -ERR_CONFIG with a message that names the place and, for a wrong name, the nearest. */
+int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e) MUST_CHECK;
+/* Read a file and parse it. */
+int job_load(struct job *j, const char *path, struct err *e) MUST_CHECK;
+void job_release(struct job *j); /* safe on a zeroed struct */
+
+/* The fully resolved job as YAML; paths are absolute. */
+int job_print(const struct job *j, struct buf *out, struct err *e) MUST_CHECK;
+
+#endif

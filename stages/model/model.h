@@ -1,0 +1,57 @@
+/* stages/model/model.h - a language model: tokens in, logits out.
+ *
+ * What:   opens a GGUF file (llama, qwen2, qwen3, gemma3) or the null model; one forward pass for many
+ *         rows (prefill) or few (decode), of any mix of sequences.
+ * Rules:  1. A row's result depends on its own sequence only: not on the batch, its order, or threads.
+ *         2. Memory is planned: model_plan() says what model_open() will take.
+ * Thread: model_forward() from one thread; everything else is immutable after opening.
+ */
+#ifndef QUIRE_MODEL_MODEL_H
+#define QUIRE_MODEL_MODEL_H
+
+#include "kernels/kernels.h"
+#include "stages/kv/block_table.h"
+#include "stages/model/hparams.h"
+#include "stages/model/model_opts.h"
+#include "stages/model/vocab.h"
+
+struct model;
+
+struct model_sizes { /* bytes, but for the last two */
+    uint64_t weights; /* packed */
+    uint64_t mapped;  /* parts of the file that stay in use through the map (embedding rows, norms) */
+    uint64_t scratch; /* activations of a batch of max_rows */
+    uint64_t page_bytes;
+    size_t slice_bytes;
+    int n_layer;
+};
+
+/* Read the file's metadata: hparams, vocabulary, tensor shapes; all checked. No weights are loaded. */
+int model_open(struct model **out, const struct model_config *c, struct err *e) MUST_CHECK;
+/* What loading and running with max_rows rows per pass will take. */
+void model_plan(const struct model *m, int max_rows, struct model_sizes *out);
+/* Pack the weights and get scratch for max_rows rows, max_logits of which want logits. k is copied. */
+int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits, struct err *e) MUST_CHECK;
+void model_free(struct model *m);
+
+const struct hparams *model_hparams(const struct model *m);
+const struct vocab *model_vocab(const struct model *m);
+const struct gguf *model_gguf(const struct model *m); /* NULL for the null model */
+/* SHA-256 of the model file (hex), computed at load while packing reads it, or at first use. */
+int model_digest(struct model *m, char out[HASH_HEX], struct err *e) MUST_CHECK;
+/* Digest of everything that changes KV numbers, for prefix_index_new(). */
+int model_context_digest(struct model *m, uint8_t out[HASH_BYTES], struct err *e) MUST_CHECK;
+
+/* New rows of one sequence in a pass. */
+struct forward_rows {
+    const int32_t *tokens;      /* whole sequence so far; rows are tokens[pos, pos + n) */
+    int pos, n;
+    struct block_table *table;  /* pages for positions < pos + n are reserved */
+    bool want_logits;           /* of the last row */
+    float *logits;              /* [n_vocab], written when want_logits */
+    bool failed;                /* out: a value was not finite; the sequence is lost */
+};
+/* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over; per-sequence faults only set failed. */
+int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs, struct err *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,81 @@
+/* stages/stage.h - what a stage is.
+ *
+ * What:   six stages have this one face; only pipeline/stage_table.c knows their order. A stage
+ *         sees records (rec.h), its environment, and an emit function; never another stage.
+ * Rules:  1. push takes the record. It may emit any number of records, at once or from step().
+ *         2. want() says whether push would be accepted now; the runner never pushes without asking.
+ *         3. step() does a bounded amount of work (one chunk of prefill, one decode step) and returns
+ *            ST_MORE while there is more; it is called only while the output has room. A stage that
+ *            works inside push leaves want and step NULL.
+ *         4. finish() is called once, after the last push and when step() has nothing left: it emits
+ *            what is held back. source() replaces push for the first stage: it emits until done.
+ *         5. A document's failure travels as a record with `fail` set. A returned error (REACH_JOB)
+ *            stops the run cleanly.
+ *         6. Records that carry `fail`, or a failed document, pass through: emit them as they are.
+ * Thread: all calls of one stage come from one thread. emit blocks while the next queue is full
+ *         and returns -ERR_CANCELLED once the run is being torn down: return it at once.
+ */
+#ifndef QUIRE_STAGE_H
+#define QUIRE_STAGE_H
+
+#include "stages/base/err.h"
+#include "stages/rec.h"
+
+enum { ST_IDLE = 0, ST_MORE = 1 };
+
+struct job;   /* pipeline/job.h holds the config structs; stages get theirs through stage_env */
+struct model; /* stages/model/model.h */
+struct chat;  /* stages/model/chat.h */
+
+/* Configuration and shared services, read-only for stages unless said otherwise. */
+struct stage_env {
+    const struct ingest_config *ingest;
+    const struct chunk_config *chunk;
+    const struct prompt_config *prompt;
+    const struct task_config *task;
+    const struct prefill_config *prefill;
+    const struct decode_config *decode;
+    const struct kv_config *kv;
+    const struct write_config *write;
+    const char *job_name;
+    const char *resolved_job;  /* text of `quire show`, written to the output folder */
+    struct model *model;       /* used by the thread of prefill and decode; its vocab is immutable */
+    const struct chat *chat;
+    struct page_pool *pages;   /* prefill and decode only */
+    struct prefix_index *prefixes;
+    struct run_stats *stats;   /* atomic counters for progress and run.json: stages/stats.h */
+    const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */
+};
+
+/* Gives a record to the runner, which queues it for the next stage (or, for an answer with use
+ * ANSWER_REDUCE that decode emits, for tokenize). Takes the record also on failure. */
+typedef int stage_emit_fn(void *runner, struct rec *r);
+
+struct stage {
+    const struct stage_ops *ops;
+    const struct stage_env *env;
+    stage_emit_fn *emit;
+    void *runner;
+    void *state; /* the stage's own */
+};
+
+struct stage_ops {
+    const char *name;
+    int (*open)(struct stage *s, struct err *e);
+    int (*source)(struct stage *s, struct err *e);
+    bool (*want)(const struct stage *s);
+    int (*push)(struct stage *s, struct rec *r, struct err *e);
+    int (*step)(struct stage *s, struct err *e);
+    int (*finish)(struct stage *s, struct err *e);
+    void (*close)(struct stage *s); /* also after a failed open; frees what is held */
+};
+
+static inline int stage_emit(struct stage *s, struct rec *r)
+{
+    return s->emit(s->runner, r);
+}
+
+extern const struct stage_ops ingest_stage, chunk_stage, tokenize_stage, prefill_stage, decode_stage,
+    write_stage;
+
+#endif
