@@ -26,6 +26,15 @@ enum { ST_IDLE = 0, ST_MORE = 1 };
 struct job;   /* pipeline/job.h holds the config structs; stages get theirs through stage_env */
 struct model; /* stages/model/model.h */
 struct chat;  /* stages/model/chat.h */
+struct prompts; /* stages/model/prompt.h */
+struct output;  /* stages/write/output.h: the output folder of this run */
+
+/* What made the answers; printed in every record. */
+struct run_facts {
+    char model_name[128];
+    char model_digest[65];  /* of the model file, hex */
+    char prompt_digest[65]; /* of the prompt texts, the template and the settings that change an answer */
+};
 
 /* Configuration and shared services, read-only for stages unless said otherwise. */
 struct stage_env {
@@ -41,8 +50,12 @@ struct stage_env {
     const char *resolved_job;  /* text of `quire show`, written to the output folder */
     struct model *model;       /* used by the thread of prefill and decode; its vocab is immutable */
     const struct chat *chat;
+    const struct prompts *prompts; /* opened before the stages, from the job's texts and chat */
+    int context;               /* tokens of prompt and answer together: model.context, resolved */
     struct page_pool *pages;   /* prefill and decode only */
     struct prefix_index *prefixes;
+    struct output *output;     /* write only */
+    const struct run_facts *facts;
     struct run_stats *stats;   /* atomic counters for progress and run.json: stages/stats.h */
     const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */
 };
