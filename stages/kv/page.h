@@ -54,6 +54,7 @@ void page_seal(struct page_pool *p, page_id id, bool in_index);
 /* The slice of a layer: slice_bytes, aligned to 64. Writing is allowed while the page is OPEN. */
 void *page_slice(struct page_pool *p, page_id id, int layer);
 int page_refs(const struct page_pool *p, page_id id);
+bool page_is_sealed(const struct page_pool *p, page_id id);
 
 void page_pool_stats(const struct page_pool *p, struct page_stats *out);
 /* Sum of references, free + idle + used = total, no underflow. 0, or -ERR_BUG with the first difference. */

@@ -1,0 +1,317 @@
+/* The page store. Read the state diagram in page.h first.
+ *
+ * Invariants, checked by page_check() in asserts and by page_pool_audit():
+ *   1. FREE:   refs = 0, not in the index, on the free stack.
+ *   2. OPEN:   refs = 1, not in the index, on no list.
+ *   3. SEALED: refs > 0: on no list; refs = 0: in the index and on the idle list.
+ *   4. used = pages with refs > 0, idle = length of the idle list, free = total - used - idle.
+ *   5. The idle list runs from the page that lost its last reference first to the one that lost it last.
+ *   6. The index knows a page exactly while the page is SEALED with in_index set; it is told before the
+ *      page becomes FREE.
+ *
+ *   transition                 | function
+ *   FREE -> OPEN               | page_alloc
+ *   OPEN -> SEALED             | page_seal
+ *   OPEN -> FREE               | page_unref
+ *   SEALED -> SEALED, idle     | page_unref, in the index
+ *   SEALED -> FREE             | page_unref, not in the index
+ *   SEALED, idle -> SEALED     | page_ref
+ *   SEALED, idle -> FREE       | evict, from page_alloc
+ *
+ * Memory: one reservation for all pages. A page costs memory once it is first written, so a pool that is
+ * planned large and used little stays small. The free stack gives back the page freed last, which keeps
+ * the touched part small too.
+ * Debug builds fill a page with 0xff when it becomes FREE and when it is first allocated: as halves that is
+ * NaN everywhere, so an attention kernel that reads a key nobody wrote is seen at once.
+ */
+#include "stages/kv/page.h"
+
+#include "stages/base/mem.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum page_state { FREE, OPEN, SEALED };
+
+struct page {
+    int refs;
+    uint8_t state; /* enum page_state */
+    bool in_index;
+    page_id prev, next; /* idle list; next also links the free stack */
+};
+
+struct page_pool {
+    uint8_t *memory; /* [total][page_bytes] */
+    size_t page_bytes, slice_bytes;
+    int total, n_layer;
+    int fresh; /* pages from here on were never allocated; they are FREE but on no stack */
+    page_id free_top;
+    page_id idle_oldest, idle_newest;
+    void (*forget)(void *ctx, page_id id);
+    void *forget_ctx;
+    /* Read by page_pool_stats() from other threads. */
+    atomic_int used, idle, peak_used;
+    _Atomic int64_t allocs, evictions, underflows;
+    struct page pages[];
+};
+
+int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice_bytes,
+                  struct err *e)
+{
+    assert(n_pages > 0 && n_layer > 0 && slice_bytes > 0);
+    size_t slice, page_bytes, bytes;
+    if (!size_add(slice_bytes, 63, &slice) ||
+        !size_mul(slice & ~(size_t)63, (size_t)n_layer, &page_bytes) ||
+        !size_mul(page_bytes, (size_t)n_pages, &bytes))
+        return err_set(e, REACH_JOB, ERR_NOMEM,
+                       "KV pool: %d pages are more than memory can address", n_pages);
+    struct page_pool *p = mem_alloc(sizeof(*p) + (size_t)n_pages * sizeof(p->pages[0]));
+    void *memory = p ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                     : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        free(p);
+        return err_set(e, REACH_JOB, ERR_NOMEM, "KV pool: no memory for %d pages (%zu bytes)",
+                       n_pages, bytes);
+    }
+    p->memory = memory;
+    p->slice_bytes = slice & ~(size_t)63;
+    p->page_bytes = page_bytes;
+    p->total = n_pages;
+    p->n_layer = n_layer;
+    p->free_top = p->idle_oldest = p->idle_newest = PAGE_NONE;
+    *out = p;
+    return 0;
+}
+
+void page_pool_free(struct page_pool *p)
+{
+    if (!p)
+        return;
+    munmap(p->memory, p->page_bytes * (size_t)p->total);
+    free(p);
+}
+
+void page_pool_on_evict(struct page_pool *p, void (*forget)(void *ctx, page_id id), void *ctx)
+{
+    p->forget = forget;
+    p->forget_ctx = ctx;
+}
+
+/* Invariants 1 to 3 of one page. */
+static bool page_check(const struct page_pool *p, page_id id)
+{
+    if (id < 0 || id >= p->total)
+        return false;
+    const struct page *g = &p->pages[id];
+    switch (g->state) {
+    case FREE:
+        return g->refs == 0 && !g->in_index;
+    case OPEN:
+        return g->refs == 1 && !g->in_index && id < p->fresh;
+    default:
+        return g->state == SEALED && g->refs >= 0 && (g->refs > 0 || g->in_index) &&
+               id < p->fresh;
+    }
+}
+
+static void fill_with_nan(struct page_pool *p, page_id id)
+{
+#ifdef NDEBUG
+    (void)p;
+    (void)id;
+#else
+    memset(p->memory + (size_t)id * p->page_bytes, 0xff, p->page_bytes);
+#endif
+}
+
+static void idle_push(struct page_pool *p, page_id id)
+{
+    p->pages[id].prev = p->idle_newest;
+    p->pages[id].next = PAGE_NONE;
+    if (p->idle_newest == PAGE_NONE)
+        p->idle_oldest = id;
+    else
+        p->pages[p->idle_newest].next = id;
+    p->idle_newest = id;
+    p->idle++;
+}
+
+static void idle_remove(struct page_pool *p, page_id id)
+{
+    const struct page *g = &p->pages[id];
+    if (g->prev == PAGE_NONE)
+        p->idle_oldest = g->next;
+    else
+        p->pages[g->prev].next = g->next;
+    if (g->next == PAGE_NONE)
+        p->idle_newest = g->prev;
+    else
+        p->pages[g->next].prev = g->prev;
+    p->idle--;
+}
+
+static void release(struct page_pool *p, page_id id)
+{
+    struct page *g = &p->pages[id];
+    fill_with_nan(p, id);
+    g->state = FREE;
+    g->in_index = false;
+    g->next = p->free_top;
+    p->free_top = id;
+    assert(page_check(p, id));
+}
+
+static void evict(struct page_pool *p, page_id id)
+{
+    if (p->forget)
+        p->forget(p->forget_ctx, id);
+    idle_remove(p, id);
+    release(p, id);
+    p->evictions++;
+}
+
+static page_id take_free(struct page_pool *p)
+{
+    if (p->free_top == PAGE_NONE && p->fresh < p->total) {
+        fill_with_nan(p, p->fresh);
+        return p->fresh++;
+    }
+    if (p->free_top == PAGE_NONE && p->idle_oldest != PAGE_NONE)
+        evict(p, p->idle_oldest);
+    page_id id = p->free_top;
+    if (id != PAGE_NONE)
+        p->free_top = p->pages[id].next;
+    return id;
+}
+
+static void count_used(struct page_pool *p)
+{
+    int used = ++p->used;
+    if (used > p->peak_used)
+        p->peak_used = used;
+}
+
+page_id page_alloc(struct page_pool *p)
+{
+    page_id id = take_free(p);
+    if (id == PAGE_NONE)
+        return PAGE_NONE;
+    assert(p->pages[id].state == FREE && page_check(p, id));
+    p->pages[id].state = OPEN;
+    p->pages[id].refs = 1;
+    p->allocs++;
+    count_used(p);
+    assert(page_check(p, id));
+    return id;
+}
+
+void page_ref(struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id) && p->pages[id].state == SEALED);
+    struct page *g = &p->pages[id];
+    if (g->refs++ == 0) {
+        idle_remove(p, id);
+        count_used(p);
+    }
+}
+
+void page_unref(struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id));
+    struct page *g = &p->pages[id];
+    if (g->refs == 0) {
+        p->underflows++;
+        assert(!"page_unref() of a page without references");
+        return;
+    }
+    if (--g->refs > 0)
+        return;
+    p->used--;
+    if (g->in_index)
+        idle_push(p, id);
+    else
+        release(p, id);
+    assert(page_check(p, id));
+}
+
+void page_seal(struct page_pool *p, page_id id, bool in_index)
+{
+    assert(page_check(p, id) && p->pages[id].state == OPEN);
+    p->pages[id].state = SEALED;
+    p->pages[id].in_index = in_index;
+    assert(page_check(p, id));
+}
+
+void *page_slice(struct page_pool *p, page_id id, int layer)
+{
+    assert(page_check(p, id) && p->pages[id].state != FREE);
+    assert(layer >= 0 && layer < p->n_layer);
+    return p->memory + (size_t)id * p->page_bytes + (size_t)layer * p->slice_bytes;
+}
+
+int page_refs(const struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id));
+    return p->pages[id].refs;
+}
+
+bool page_is_sealed(const struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id));
+    return p->pages[id].state == SEALED;
+}
+
+void page_pool_stats(const struct page_pool *p, struct page_stats *out)
+{
+    *out = (struct page_stats){.total = p->total,
+                               .used = p->used,
+                               .idle = p->idle,
+                               .peak_used = p->peak_used,
+                               .allocs = p->allocs,
+                               .evictions = p->evictions,
+                               .underflows = p->underflows};
+}
+
+static int broken(struct err *e, const char *what, int64_t found, int64_t expected)
+{
+    return err_set(e, REACH_JOB, ERR_BUG, "KV pool: %s: %" PRId64 ", expected %" PRId64, what,
+                   found, expected);
+}
+
+int page_pool_audit(const struct page_pool *p, int64_t expected_refs, struct err *e)
+{
+    int64_t refs = 0;
+    int used = 0, idle = 0, unused = 0;
+    for (page_id id = 0; id < p->total; id++) {
+        const struct page *g = &p->pages[id];
+        if (!page_check(p, id))
+            return err_set(e, REACH_JOB, ERR_BUG, "KV pool: page %d is in no valid state", id);
+        refs += g->refs;
+        used += g->refs > 0;
+        idle += g->state == SEALED && g->refs == 0;
+        unused += g->state == FREE;
+    }
+    int listed_free = p->total - p->fresh, listed_idle = 0;
+    for (page_id id = p->free_top; id != PAGE_NONE && listed_free <= p->total;
+         id = p->pages[id].next)
+        listed_free++;
+    for (page_id id = p->idle_oldest; id != PAGE_NONE && listed_idle <= p->total;
+         id = p->pages[id].next)
+        listed_idle++;
+    if (p->underflows)
+        return broken(e, "reference underflows", p->underflows, 0);
+    if (refs != expected_refs)
+        return broken(e, "references", refs, expected_refs);
+    if (used != p->used)
+        return broken(e, "pages counted as used", p->used, used);
+    if (idle != p->idle || idle != listed_idle)
+        return broken(e, "pages on the idle list", listed_idle, idle);
+    if (unused != listed_free)
+        return broken(e, "pages on the free stack", listed_free, unused);
+    return 0;
+}
