@@ -12,8 +12,15 @@
  *         5. A document's failure travels as a record with `fail` set. A returned error (REACH_JOB)
  *            stops the run cleanly.
  *         6. Records that carry `fail`, or a failed document, pass through: emit them as they are.
- * Thread: all calls of one stage come from one thread. emit blocks while the next queue is full
- *         and returns -ERR_CANCELLED once the run is being torn down: return it at once.
+ *         7. A request with use ANSWER_REDUCE comes back to tokenize from decode in any case, answered
+ *            or with `fail` set; no stage in between may drop it. What tokenize emits with `fail` set
+ *            goes to write. The first failure that write sees is the document's record; it drops what
+ *            comes later for the same document.
+ *         8. The last stage emits a record of each document that it has finished, in order: this frees
+ *            its place in the window of documents in flight.
+ * Thread: open comes before and close after the threads of the run; all other calls of one stage come
+ *         from one thread. emit blocks while the next queue is full and returns -ERR_CANCELLED once the
+ *         run is being torn down: return it at once.
  */
 #ifndef QUIRE_STAGE_H
 #define QUIRE_STAGE_H
@@ -60,8 +67,8 @@ struct stage_env {
     const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */
 };
 
-/* Gives a record to the runner, which queues it for the next stage (or, for an answer with use
- * ANSWER_REDUCE that decode emits, for tokenize). Takes the record also on failure. */
+/* Gives a record to the runner, which queues it for the next stage (or, for a record with
+ * use ANSWER_REDUCE that decode emits, for tokenize). Takes the record also on failure. */
 typedef int stage_emit_fn(void *runner, struct rec *r);
 
 struct stage {
