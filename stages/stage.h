@@ -6,7 +6,9 @@
  *         2. want() says whether push would be accepted now; the runner never pushes without asking.
  *         3. step() does a bounded amount of work (one chunk of prefill, one decode step) and returns
  *            ST_MORE while there is more; it is called only while the output has room. A stage that
- *            works inside push leaves want and step NULL.
+ *            works inside push leaves want and step NULL. ST_IDLE with want() false: the stage holds a
+ *            record and waits for one further on (prefill, for KV pages that decode will free); call
+ *            step() again after decode has moved, and do not finish() before want() is true.
  *         4. finish() is called once, after the last push and when step() has nothing left: it emits
  *            what is held back. source() replaces push for the first stage: it emits until done.
  *         5. A document's failure travels as a record with `fail` set. A returned error (REACH_JOB)
