@@ -82,7 +82,8 @@ typedef void kern_rope_fn(float *x, size_t ld, int rows, int n_head, int head_di
 
 /* out = (g / (1 + exp(0 - g))) * u;   out may be g. [rows][n], common ld. */
 typedef void kern_silu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows, int n);
-/* tanh form: z = g*(c1*fma(c2*g, g, 1))... written out in gelu_ref.c; out may be g. */
+/* tanh form: z = g * fma(C*g, g, L), L = -2 sqrt(2/pi), C = 0.044715 L (cpu/gelu.h);
+ * out = (g / (1 + exp(z))) * u;   out may be g. */
 typedef void kern_gelu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows, int n);
 
 /* x += y;  x *= c;  [rows][n]. */

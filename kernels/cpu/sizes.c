@@ -1,0 +1,23 @@
+#include "kernels/cpu/input.h"
+#include "kernels/cpu/scratch.h"
+
+size_t kern_input_bytes(int rows, int k)
+{
+    return (size_t)input_groups(rows) * (size_t)input_blocks(k) * sizeof(struct input_block);
+}
+
+size_t kern_matmul_scratch(int max_threads)
+{
+    return (size_t)max_threads * sizeof(struct matmul_scratch);
+}
+
+size_t kern_page_slice_bytes(int n_kv_head, int head_dim)
+{
+    return (size_t)n_kv_head * 2 * KERN_PAGE_TOKENS * (size_t)head_dim * sizeof(uint16_t);
+}
+
+size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_dim)
+{
+    return (size_t)max_threads * attn_thread_floats(n_head / n_kv_head, head_dim) *
+           sizeof(float);
+}

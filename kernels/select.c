@@ -1,0 +1,56 @@
+#include "kernels/cpu/cpu.h"
+
+#include <fenv.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+unsigned kern_cpu_flags(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c = 0, d;
+    __builtin_cpu_init(); /* "avx2" includes that the system keeps the upper halves of registers */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C)
+        return KERN_CPU_AVX2;
+#endif
+    return 0;
+}
+
+void kernels_init(struct kernels *k, unsigned cpu_flags)
+{
+    (void)cpu_flags;
+    *k = (struct kernels){
+        .name = "ref",
+        .prepare = prepare_ref,
+        .matmul = matmul_ref,
+        .rms_norm = rms_norm_ref,
+        .rope = rope_ref,
+        .silu_mul = silu_mul_ref,
+        .gelu_mul = gelu_mul_ref,
+        .add = add_ref,
+        .scale = scale_ref,
+        .add_bias = add_bias_ref,
+        .softmax = softmax_ref,
+        .argmax = argmax_ref,
+        .kv_store = kv_store_ref,
+        .attn = attn_ref,
+    };
+}
+
+void kernels_init_float_inputs(struct kernels *k, unsigned cpu_flags)
+{
+    kernels_init(k, cpu_flags);
+    k->matmul = matmul_float_inputs_ref;
+}
+
+/* MXCSR: all exceptions masked, round to nearest, no flush to zero; the sticky flags do not matter. */
+bool kern_float_environment_ok(void)
+{
+#if defined(__x86_64__)
+    return (_mm_getcsr() & 0xffc0) == 0x1f80;
+#else
+    return fegetround() == FE_TONEAREST;
+#endif
+}
