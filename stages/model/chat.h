@@ -28,16 +28,16 @@ const char *chat_family(const struct chat *c); /* "chatml", ..., "none" */
 /* Lines for `quire check`: what was recognised, and how a system text travels. NULL-terminated. */
 const char *const *chat_notes(const struct chat *c);
 
-/* A piece of a prompt. shared_end marks the last segment that is equal in all prompts of a kind. */
+/* A piece of the user turn: plain text, whatever it spells. */
 struct chat_segment {
     const char *text;
     size_t len;
-    bool user; /* plain text: no specials */
 };
 
-/* Tokens of one prompt: [system] + one user turn made of n segments (their texts joined; each tokenised on
- * its own) + the assistant header. n_shared: how many leading tokens come before segment `first_own`.
- * system NULL: the template's default. -ERR_LIMIT / -ERR_NOMEM, reach DOC. */
+/* Append the tokens of one prompt: [system] + one user turn made of n <= 250 segments (their texts joined; each
+ * tokenised on its own) + the assistant header. n_shared (may be NULL): how many leading tokens come before
+ * segment `first_own`. system NULL: the template's default. -ERR_LIMIT / -ERR_NOMEM, reach DOC; with a
+ * template file also what its text raises. */
 int chat_encode(const struct chat *c, const char *system, const struct chat_segment *turn, int n, int first_own,
                 struct token_list *out, int *n_shared, struct err *e) MUST_CHECK;
 
