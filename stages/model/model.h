@@ -19,8 +19,8 @@ struct model;
 
 struct model_sizes { /* bytes, but for the last two */
     uint64_t weights; /* packed */
-    uint64_t mapped;  /* parts of the file that stay in use through the map (embedding rows, norms) */
-    uint64_t scratch; /* activations of a batch of max_rows */
+    uint64_t mapped;  /* part of the file that stays in use through the map (embedding rows) */
+    uint64_t scratch; /* activations of a pass */
     uint64_t page_bytes;
     size_t slice_bytes;
     int n_layer;
@@ -28,8 +28,8 @@ struct model_sizes { /* bytes, but for the last two */
 
 /* Read the file's metadata: hparams, vocabulary, tensor shapes; all checked. No weights are loaded. */
 int model_open(struct model **out, const struct model_config *c, struct err *e) MUST_CHECK;
-/* What loading and running with max_rows rows per pass will take. */
-void model_plan(const struct model *m, int max_rows, struct model_sizes *out);
+/* What loading and running with max_rows rows per pass will take, max_logits of which want logits. */
+void model_plan(const struct model *m, int max_rows, int max_logits, struct model_sizes *out);
 /* Pack the weights and get scratch for max_rows rows, max_logits of which want logits. k is copied. */
 int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits, struct err *e) MUST_CHECK;
 void model_free(struct model *m);
@@ -51,7 +51,9 @@ struct forward_rows {
     float *logits;              /* [n_vocab], written when want_logits */
     bool failed;                /* out: a value was not finite; the sequence is lost */
 };
-/* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over; per-sequence faults only set failed. */
+/* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over (reach JOB), or for a position past
+ * model.context or a token outside the vocabulary (reach DOC; nothing was computed); faults of one sequence's
+ * values only set failed. */
 int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs, struct err *e) MUST_CHECK;
 
 #endif
