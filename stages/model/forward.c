@@ -1,0 +1,363 @@
+/* The rows of a pass lie one below the other, sequence after sequence:
+ *
+ *     seqs[0] rows pos..pos+n-1 | seqs[1] ... |        x [rows][n_embd] and so on
+ *
+ * and go through the layers together, so that each weight is read once for all of them. Only rope and
+ * attention look at positions, only attention at other rows, and then at rows of the same sequence alone.
+ * In the last layer only the rows that want logits go on past attention.
+ *
+ * Scratch is one block. carve() lays it out; with base NULL it counts.
+ */
+#include "stages/model/forward.h"
+
+#include "stages/base/mem.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct forward {
+    const struct hparams *h;
+    const struct weights *w;
+    const struct kernels *k;
+    struct forward_limits limits;
+    int max_threads;
+    double *freqs, *freqs_local; /* [rot/2] */
+    void *memory;
+
+    int rows;       /* of the pass, after the last attention: those that want logits */
+    float *x;       /* [rows][n_embd] the residual stream */
+    float *y;       /* [rows][n_embd] into and out of a block */
+    float *q, *att; /* [rows][n_head*head_dim] */
+    float *k_rows;  /* [rows][n_kv_head*head_dim] */
+    float *v_rows;
+    float *gate, *up;             /* [rows][n_ff] */
+    float *turn, *turn_local;     /* [rows][rot] cos and sin */
+    float *logits;                /* [max logits][n_vocab] */
+    void *input;                  /* of the product at hand */
+    void *scratch;                /* of products and of attention */
+    uint8_t *bad;                 /* [rows] */
+    int *seq_of;                  /* [rows] */
+    struct kern_attn_rows *calls; /* [seqs] */
+    void **slices;                /* pages of all sequences, one sequence after the other */
+};
+
+static int pages_of(int tokens)
+{
+    return tokens / PAGE_TOKENS + (tokens % PAGE_TOKENS != 0);
+}
+
+static size_t max_of(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* One region of the block; used counts on. */
+static void *region(char *base, size_t *used, size_t n, size_t size)
+{
+    void *p = base ? base + *used : NULL;
+    *used += (n * size + 63) & ~(size_t)63;
+    return p;
+}
+
+static size_t carve(struct forward *f, const struct hparams *h, char *base)
+{
+    size_t rows = (size_t)f->limits.rows, used = 0;
+    size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff;
+    size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
+           kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
+    size_t widest = max_of(max_of(embd, ff), wide);
+    f->freqs = region(base, &used, (size_t)h->rot / 2, sizeof(double));
+    f->freqs_local = region(base, &used, (size_t)h->rot / 2, sizeof(double));
+    f->x = region(base, &used, rows * embd, sizeof(float));
+    f->y = region(base, &used, rows * embd, sizeof(float));
+    f->q = region(base, &used, rows * wide, sizeof(float));
+    f->att = region(base, &used, rows * wide, sizeof(float));
+    f->k_rows = region(base, &used, rows * kv, sizeof(float));
+    f->v_rows = region(base, &used, rows * kv, sizeof(float));
+    f->gate = region(base, &used, rows * ff, sizeof(float));
+    f->up = region(base, &used, rows * ff, sizeof(float));
+    f->turn = region(base, &used, rows * (size_t)h->rot, sizeof(float));
+    f->turn_local = region(base, &used, rows * (size_t)h->rot, sizeof(float));
+    f->logits =
+        region(base, &used, (size_t)f->limits.logits * (size_t)h->n_vocab, sizeof(float));
+    f->input = region(base, &used, kern_input_bytes(f->limits.rows, (int)widest), 1);
+    f->scratch =
+        region(base, &used,
+               max_of(kern_matmul_scratch(f->max_threads),
+                      kern_attn_scratch(f->max_threads, h->n_head, h->n_kv_head, h->head_dim)),
+               1);
+    f->bad = region(base, &used, rows, 1);
+    f->seq_of = region(base, &used, rows, sizeof(int));
+    f->calls = region(base, &used, rows, sizeof(*f->calls));
+    f->slices = region(base, &used, rows * (size_t)pages_of(f->limits.context), sizeof(void *));
+    return used;
+}
+
+static void set_up(struct forward *f, const struct hparams *h, struct forward_limits limits)
+{
+    int threads = omp_get_max_threads(), cores = omp_get_num_procs();
+    *f = (struct forward){
+        .h = h, .limits = limits, .max_threads = threads > cores ? threads : cores};
+}
+
+uint64_t forward_bytes(const struct hparams *h, struct forward_limits limits)
+{
+    struct forward f;
+    set_up(&f, h, limits);
+    return carve(&f, h, NULL);
+}
+
+/* Scaling and factors act on the frequencies, so that positions stay whole numbers. */
+static void set_freqs(struct forward *f)
+{
+    const struct hparams *h = f->h;
+    kern_rope_freqs(f->freqs, h->rot, h->rope_base);
+    for (int i = 0; i < h->rot / 2; i++) {
+        f->freqs[i] /= h->rope_linear;
+        if (f->w->rope_factors)
+            f->freqs[i] /= (double)f->w->rope_factors[i];
+    }
+    if (h->rope_base_local > 0)
+        kern_rope_freqs(f->freqs_local, h->rot, h->rope_base_local);
+    else
+        memcpy(f->freqs_local, f->freqs, (size_t)h->rot / 2 * sizeof(double));
+}
+
+int forward_new(struct forward **out, const struct hparams *h, const struct weights *w,
+                const struct kernels *k, struct forward_limits limits, struct err *e)
+{
+    struct forward *f = mem_need(sizeof(*f));
+    set_up(f, h, limits);
+    f->w = w;
+    f->k = k;
+    size_t bytes = carve(f, h, NULL);
+    f->memory = mem_aligned(bytes);
+    if (!f->memory) {
+        free(f);
+        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for %zu bytes of activations",
+                       bytes);
+    }
+    carve(f, h, f->memory);
+    set_freqs(f);
+    *out = f;
+    return 0;
+}
+
+void forward_free(struct forward *f)
+{
+    if (!f)
+        return;
+    free(f->memory);
+    free(f);
+}
+
+/* ---- one pass ---- */
+
+/* Lay out the rows: where each belongs, its embedding, its angles. */
+static void begin_rows(struct forward *f, struct forward_rows *seqs, int n_seqs)
+{
+    const struct hparams *h = f->h;
+    const struct gguf_tensor *embd = f->w->embd;
+    size_t row_bytes = kern_row_bytes((enum kern_type)embd->type, (size_t)h->n_embd);
+    int r = 0;
+    for (int s = 0; s < n_seqs; s++) {
+        seqs[s].failed = false;
+        for (int i = 0; i < seqs[s].n; i++, r++) {
+            int pos = seqs[s].pos + i;
+            f->seq_of[r] = s;
+            kern_dequantize_row(f->x + (size_t)r * (size_t)h->n_embd,
+                                embd->data + (size_t)seqs[s].tokens[pos] * row_bytes,
+                                (enum kern_type)embd->type, h->n_embd);
+            kern_rope_angles(f->turn + (size_t)r * (size_t)h->rot, f->freqs, h->rot, pos);
+            if (h->rope_base_local > 0)
+                kern_rope_angles(f->turn_local + (size_t)r * (size_t)h->rot, f->freqs_local,
+                                 h->rot, pos);
+        }
+    }
+    f->rows = r;
+    memset(f->bad, 0, (size_t)r);
+    if (h->embed_scale != 1)
+        f->k->scale(f->x, h->embed_scale, (size_t)h->n_embd, f->rows, h->n_embd);
+}
+
+static struct kern_input prepared(struct forward *f, const float *x, int n)
+{
+    struct kern_input in = {.rows = f->rows, .k = n, .x = x, .mem = f->input};
+    f->k->prepare(&in, f->bad);
+    return in;
+}
+
+static void product(struct forward *f, float *out, const struct kern_weights *w,
+                    const struct kern_input *in)
+{
+    f->k->matmul(out, (size_t)w->n_out, w, in, f->scratch);
+}
+
+static void norm(struct forward *f, float *out, const float *x, const float *w)
+{
+    int n = f->h->n_embd;
+    f->k->rms_norm(out, (size_t)n, x, (size_t)n, w, f->rows, n, f->h->rms_eps);
+}
+
+/* Bias, norm per head and rotation of one projection, in place. */
+static void finish_heads(struct forward *f, float *x, int n_head, const float *bias,
+                         const float *norm_w, const float *turn)
+{
+    const struct hparams *h = f->h;
+    int n = n_head * h->head_dim;
+    if (bias)
+        f->k->add_bias(x, bias, (size_t)n, f->rows, n);
+    if (norm_w)
+        f->k->rms_norm(x, (size_t)h->head_dim, x, (size_t)h->head_dim, norm_w, f->rows * n_head,
+                       h->head_dim, h->rms_eps);
+    if (turn)
+        f->k->rope(x, (size_t)n, f->rows, n_head, h->head_dim, h->rot, h->neox, turn);
+}
+
+/* Write K and V of the new rows into the pages, then let each sequence look at its own. */
+static void attend(struct forward *f, struct forward_rows *seqs, int n_seqs, int layer)
+{
+    const struct hparams *h = f->h;
+    size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
+           kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
+    void **slices = f->slices;
+    size_t row = 0;
+    for (int s = 0; s < n_seqs; s++) {
+        struct forward_rows *q = &seqs[s];
+        block_table_slices(q->table, layer, slices);
+        f->k->kv_store(slices, q->pos, f->k_rows + row * kv, f->v_rows + row * kv, kv, q->n,
+                       h->n_kv_head, h->head_dim, f->bad + row);
+        f->calls[s] = (struct kern_attn_rows){.out = f->att + row * wide,
+                                              .q = f->q + row * wide,
+                                              .ld_out = wide,
+                                              .ld_q = wide,
+                                              .slices = (const void *const *)slices,
+                                              .pos = q->pos,
+                                              .rows = q->n,
+                                              .window = h->local[layer] ? h->window : 0};
+        slices += q->table->n_pages;
+        row += (size_t)q->n;
+    }
+    f->k->attn(f->calls, n_seqs, h->n_head, h->n_kv_head, h->head_dim, f->scratch);
+}
+
+static void note_failures(struct forward *f, struct forward_rows *seqs)
+{
+    for (int r = 0; r < f->rows; r++)
+        seqs[f->seq_of[r]].failed |= f->bad[r] != 0;
+    memset(f->bad, 0, (size_t)f->rows);
+}
+
+/* Nothing past the last attention is kept for later tokens: go on with the rows that want logits. */
+static void keep_wanted_rows(struct forward *f, struct forward_rows *seqs, int n_seqs)
+{
+    size_t wide = (size_t)f->h->n_head * (size_t)f->h->head_dim, embd = (size_t)f->h->n_embd;
+    note_failures(f, seqs);
+    int to = 0, from = 0;
+    for (int s = 0; s < n_seqs; s++) {
+        from += seqs[s].n;
+        if (!seqs[s].want_logits)
+            continue;
+        memmove(f->att + (size_t)to * wide, f->att + (size_t)(from - 1) * wide,
+                wide * sizeof(float));
+        memmove(f->x + (size_t)to * embd, f->x + (size_t)(from - 1) * embd,
+                embd * sizeof(float));
+        f->seq_of[to++] = s;
+    }
+    f->rows = to;
+}
+
+static void attention_block(struct forward *f, struct forward_rows *seqs, int n_seqs, int layer)
+{
+    const struct hparams *h = f->h;
+    const struct layer_weights *w = &f->w->layers[layer];
+    const float *turn = h->local[layer] && h->rope_base_local > 0 ? f->turn_local : f->turn;
+    int wide = h->n_head * h->head_dim;
+
+    norm(f, f->y, f->x, w->attn_norm);
+    struct kern_input in = prepared(f, f->y, h->n_embd);
+    product(f, f->q, &w->q, &in);
+    product(f, f->k_rows, &w->k, &in);
+    product(f, f->v_rows, &w->v, &in);
+    finish_heads(f, f->q, h->n_head, w->q_bias, w->q_norm, turn);
+    finish_heads(f, f->k_rows, h->n_kv_head, w->k_bias, w->k_norm, turn);
+    finish_heads(f, f->v_rows, h->n_kv_head, w->v_bias, NULL, NULL);
+    f->k->scale(f->q, h->attn_scale, (size_t)wide, f->rows, wide);
+    attend(f, seqs, n_seqs, layer);
+
+    if (layer == h->n_layer - 1)
+        keep_wanted_rows(f, seqs, n_seqs);
+    if (f->rows == 0)
+        return;
+    in = prepared(f, f->att, wide);
+    product(f, f->y, &w->o, &in);
+    if (w->attn_post_norm)
+        norm(f, f->y, f->y, w->attn_post_norm);
+    f->k->add(f->x, f->y, (size_t)h->n_embd, f->rows, h->n_embd);
+}
+
+static void ffn_block(struct forward *f, int layer)
+{
+    const struct hparams *h = f->h;
+    const struct layer_weights *w = &f->w->layers[layer];
+
+    norm(f, f->y, f->x, w->ffn_norm);
+    struct kern_input in = prepared(f, f->y, h->n_embd);
+    product(f, f->gate, &w->gate, &in);
+    product(f, f->up, &w->up, &in);
+    if (h->gelu)
+        f->k->gelu_mul(f->gate, f->gate, f->up, (size_t)h->n_ff, f->rows, h->n_ff);
+    else
+        f->k->silu_mul(f->gate, f->gate, f->up, (size_t)h->n_ff, f->rows, h->n_ff);
+    in = prepared(f, f->gate, h->n_ff);
+    product(f, f->y, &w->down, &in);
+    if (w->ffn_post_norm)
+        norm(f, f->y, f->y, w->ffn_post_norm);
+    f->k->add(f->x, f->y, (size_t)h->n_embd, f->rows, h->n_embd);
+}
+
+/* Copies and says whether all values are finite: a weight may hold anything. */
+static bool copy_finite(float *out, const float *x, int n)
+{
+    const uint32_t infinite = 0x7f800000;
+    uint32_t found = 0, bits;
+    for (int i = 0; i < n; i++) {
+        memcpy(&bits, &x[i], sizeof(bits));
+        found |= (bits & infinite) == infinite;
+        out[i] = x[i];
+    }
+    return !found;
+}
+
+static void head(struct forward *f, struct forward_rows *seqs)
+{
+    const struct hparams *h = f->h;
+    norm(f, f->y, f->x, f->w->output_norm);
+    struct kern_input in = prepared(f, f->y, h->n_embd);
+    product(f, f->logits, &f->w->head, &in);
+    note_failures(f, seqs);
+    for (int r = 0; r < f->rows; r++) {
+        struct forward_rows *s = &seqs[f->seq_of[r]];
+        if (!copy_finite(s->logits, f->logits + (size_t)r * (size_t)h->n_vocab, h->n_vocab))
+            s->failed = true;
+    }
+}
+
+int forward_run(struct forward *f, struct forward_rows *seqs, int n_seqs, struct err *e)
+{
+    if (n_seqs == 0)
+        return 0;
+    if (omp_get_max_threads() > f->max_threads)
+        return err_set(e, REACH_JOB, ERR_LIMIT, "%d threads; planned were %d",
+                       omp_get_max_threads(), f->max_threads);
+    begin_rows(f, seqs, n_seqs);
+    for (int layer = 0; layer < f->h->n_layer; layer++) {
+        attention_block(f, seqs, n_seqs, layer);
+        if (f->rows > 0)
+            ffn_block(f, layer);
+    }
+    if (f->rows > 0)
+        head(f, seqs);
+    return 0;
+}

@@ -1,0 +1,233 @@
+#include "stages/model/model.h"
+
+#include "stages/base/file.h"
+#include "stages/base/mem.h"
+#include "stages/model/forward.h"
+#include "stages/model/null_model.h"
+#include "stages/model/weights.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Part of every KV key: raise one when the same model would give other bytes in a page. */
+enum { ARITHMETIC_VERSION = 1, PAGE_LAYOUT_VERSION = 1 };
+enum { DEFAULT_CONTEXT = 8192 };
+
+struct model {
+    bool null;
+    int context;
+    struct forward_limits limits; /* of a pass, once loaded */
+    struct file_map map;
+    struct gguf gguf;
+    struct hparams hparams;
+    struct vocab *vocab;
+    struct weights weights;
+    struct kernels kernels;
+    struct forward *forward; /* NULL until loaded */
+
+    pthread_t hasher;
+    bool hashing, hashed;
+    uint8_t digest[HASH_BYTES];
+};
+
+static int open_gguf(struct model *m, const struct model_config *c, struct err *e)
+{
+    if (!c->file)
+        return err_set(e, REACH_JOB, ERR_CONFIG, "model.file is not set");
+    int rc = file_map_open(&m->map, c->file, e);
+    if (rc)
+        return rc;
+    rc = gguf_parse(&m->gguf, m->map.data, m->map.len, e);
+    rc = rc ? rc : hparams_read(&m->hparams, &m->gguf, e);
+    rc = rc ? rc : weights_bind(&m->weights, &m->hparams, &m->gguf, e);
+    rc = rc ? rc : vocab_open(&m->vocab, &m->gguf, e);
+    if (!rc && vocab_size(m->vocab) != m->hparams.n_vocab)
+        rc = err_set(e, REACH_JOB, ERR_FORMAT, "a vocabulary of %d tokens for a model of %d",
+                     vocab_size(m->vocab), m->hparams.n_vocab);
+    return rc ? err_wrap(e, "%s", c->file) : 0;
+}
+
+int model_open(struct model **out, const struct model_config *c, struct err *e)
+{
+    struct model *m = mem_need(sizeof(*m));
+    m->null = c->kind == MODEL_NULL;
+    if (m->null) {
+        null_model_hparams(&m->hparams);
+        m->vocab = vocab_bytes();
+    } else {
+        int rc = open_gguf(m, c, e);
+        if (rc) {
+            model_free(m);
+            return rc;
+        }
+    }
+    int trained = m->hparams.context_train;
+    m->context = c->context                  ? c->context
+                 : trained < DEFAULT_CONTEXT ? trained
+                                             : DEFAULT_CONTEXT;
+    *out = m;
+    return 0;
+}
+
+static struct forward_limits limits_of(const struct model *m, int max_rows, int max_logits)
+{
+    return (struct forward_limits){
+        .rows = max_rows, .logits = max_logits, .context = m->context};
+}
+
+void model_plan(const struct model *m, int max_rows, int max_logits, struct model_sizes *out)
+{
+    const struct hparams *h = &m->hparams;
+    *out = (struct model_sizes){.n_layer = h->n_layer, .slice_bytes = NULL_MODEL_SLICE_BYTES};
+    if (!m->null) {
+        out->weights = m->weights.bytes;
+        out->mapped = m->weights.embd->bytes;
+        out->scratch = forward_bytes(h, limits_of(m, max_rows, max_logits));
+        out->slice_bytes = kern_page_slice_bytes(h->n_kv_head, h->head_dim);
+    }
+    out->page_bytes = (uint64_t)h->n_layer * ((out->slice_bytes + 63) & ~(size_t)63);
+}
+
+/* Runs beside the packing. As there, what was read goes back to the system. */
+static void *hash_map(void *arg)
+{
+    enum { STEP = 4 << 20 };
+    struct model *m = arg;
+    struct hash h;
+    hash_init(&h);
+    for (size_t at = 0; at < m->map.len; at += STEP) {
+        size_t n = m->map.len - at < STEP ? m->map.len - at : STEP;
+        hash_add(&h, m->map.data + at, n);
+        (void)madvise((void *)((uintptr_t)m->map.data + at), n,
+                      MADV_DONTNEED); /* only advice */
+    }
+    hash_end(&h, m->digest);
+    return NULL;
+}
+
+static void finish_hash(struct model *m)
+{
+    if (m->hashing) {
+        pthread_join(m->hasher, NULL);
+        m->hashing = false;
+        m->hashed = true;
+    }
+    if (!m->hashed && m->null)
+        hash_bytes("null model", 10, m->digest);
+    else if (!m->hashed)
+        hash_map(m);
+    m->hashed = true;
+}
+
+int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits,
+               struct err *e)
+{
+    assert(!m->forward && max_rows > 0 && max_logits > 0);
+    m->kernels = *k;
+    m->limits = limits_of(m, max_rows, max_logits);
+    if (m->null)
+        return 0;
+    if (!m->hashed)
+        m->hashing = pthread_create(&m->hasher, NULL, hash_map, m) == 0;
+    int rc = weights_load(&m->weights, e);
+    return rc ? rc
+              : forward_new(&m->forward, &m->hparams, &m->weights, &m->kernels, m->limits, e);
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    if (m->hashing)
+        pthread_join(m->hasher, NULL);
+    forward_free(m->forward);
+    weights_release(&m->weights);
+    vocab_free(m->vocab);
+    gguf_release(&m->gguf);
+    file_map_close(&m->map);
+    free(m);
+}
+
+const struct hparams *model_hparams(const struct model *m)
+{
+    return &m->hparams;
+}
+
+const struct vocab *model_vocab(const struct model *m)
+{
+    return m->vocab;
+}
+
+const struct gguf *model_gguf(const struct model *m)
+{
+    return m->null ? NULL : &m->gguf;
+}
+
+int model_digest(struct model *m, char out[HASH_HEX], struct err *e)
+{
+    (void)e;
+    finish_hash(m);
+    hash_hex(m->digest, out);
+    return 0;
+}
+
+int model_context_digest(struct model *m, uint8_t out[HASH_BYTES], struct err *e)
+{
+    (void)e;
+    finish_hash(m);
+    /* The file's digest covers weights, vocabulary and RoPE settings. */
+    struct hash h;
+    hash_init(&h);
+    hash_field(&h, "model", m->digest, sizeof(m->digest));
+    hash_field_u64(&h, "arithmetic", ARITHMETIC_VERSION);
+    hash_field_u64(&h, "page layout", PAGE_LAYOUT_VERSION);
+    hash_field_u64(&h, "page tokens", PAGE_TOKENS);
+    hash_field(&h, "kv type", "f16", 3);
+    hash_field(&h, "attention", "full", 4);
+    hash_end(&h, out);
+    return 0;
+}
+
+/* The limits hold for the null model too: a scheduler that breaks them is seen without a model. */
+static int check_limits(const struct model *m, const struct forward_rows *seqs, int n_seqs,
+                        struct err *e)
+{
+    int64_t rows = 0, logits = 0;
+    for (int s = 0; s < n_seqs; s++) {
+        const struct forward_rows *q = &seqs[s];
+        assert(q->n > 0 && q->pos >= 0 &&
+               (q->table->n_pages - 1) * PAGE_TOKENS < q->pos + q->n);
+        assert(q->pos + q->n <= q->table->n_pages * PAGE_TOKENS);
+        if (q->pos > m->limits.context - q->n)
+            return err_set(e, REACH_DOC, ERR_LIMIT,
+                           "position %d is past the context of %d tokens", q->pos + q->n - 1,
+                           m->limits.context);
+        for (int i = q->pos; i < q->pos + q->n; i++) {
+            if (q->tokens[i] < 0 || q->tokens[i] >= m->hparams.n_vocab)
+                return err_set(e, REACH_DOC, ERR_LIMIT,
+                               "token %d is outside the vocabulary of %d", q->tokens[i],
+                               m->hparams.n_vocab);
+        }
+        rows += q->n;
+        logits += q->want_logits;
+    }
+    if (rows > m->limits.rows || logits > m->limits.logits)
+        return err_set(e, REACH_JOB, ERR_LIMIT,
+                       "a pass of %lld rows and %lld logits; planned were %d and %d",
+                       (long long)rows, (long long)logits, m->limits.rows, m->limits.logits);
+    return 0;
+}
+
+int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs, struct err *e)
+{
+    int rc = check_limits(m, seqs, n_seqs, e);
+    if (rc)
+        return rc;
+    if (!m->null)
+        return forward_run(m->forward, seqs, n_seqs, e);
+    for (int s = 0; s < n_seqs; s++)
+        null_model_forward(&seqs[s]);
+    return 0;
+}
