@@ -8,6 +8,7 @@
 #ifndef QUIRE_PIPELINE_JOB_H
 #define QUIRE_PIPELINE_JOB_H
 
+#include "pipeline/limits_opts.h"
 #include "stages/base/buf.h"
 #include "stages/chunk/chunk_opts.h"
 #include "stages/decode/decode_opts.h"
@@ -18,17 +19,9 @@
 #include "stages/task.h"
 #include "stages/write/write_opts.h"
 
-struct limits_config {
-    uint64_t memory; /* bytes of the whole process; 0: what is free */
-    int threads;     /* of the compute team; 0: as many as there are CPUs to use */
-    int queue;       /* records between two stages */
-    uint64_t queue_bytes;
-    double drain;    /* seconds to finish what is in flight after a signal */
-};
-
 struct job {
     char *name; /* key `job` at the top level */
-    char *path; /* of the job file */
+    char *path; /* of the job file, absolute; its folder is the base of relative paths */
     struct model_config model;
     struct ingest_config ingest;
     struct chunk_config chunk;
@@ -44,7 +37,7 @@ struct job {
 struct job_section {
     const char *name, *help;
     const struct opt *opts;
-    size_t n_opts;
+    const size_t *n_opts;
     size_t offset; /* of the config struct in struct job */
 };
 
@@ -52,10 +45,11 @@ struct job_section {
 extern const struct job_section job_sections[];
 extern const size_t n_job_sections;
 
-/* Parse text (len bytes) of a file named path. Pure but for getenv(). The job is then complete:
- * defaults filled, ranges and required keys checked, keys that exclude each other refused.
- * Returns 0, or -ERR_CONFIG with a message that names the place and, for a wrong name, the nearest. */
-int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e) MUST_CHECK;
+/* Parse text (len bytes) of a file named path. Pure but for getenv(), and getcwd() for a relative path. The
+ * job is then complete: defaults filled, ranges and required keys checked, keys that exclude each other
+ * refused. On failure *j is released. Returns 0, or -ERR_CONFIG with a message that names the place and, for a wrong name, the nearest. */
+int job_parse(struct job *j, const char *text, size_t len, const char *path,
+              struct err *e) MUST_CHECK;
 /* Read a file and parse it. */
 int job_load(struct job *j, const char *path, struct err *e) MUST_CHECK;
 void job_release(struct job *j); /* safe on a zeroed struct */

@@ -9,7 +9,7 @@
 #ifndef QUIRE_BASE_OPT_H
 #define QUIRE_BASE_OPT_H
 
-#include "stages/base/err.h"
+#include "stages/base/buf.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,14 +23,14 @@ enum opt_type {
     OPT_FLOAT,   /* double */
     OPT_ENUM,    /* int: index into names */
     OPT_STRING,  /* char *, heap or NULL */
-    OPT_PATH,    /* char *, heap or NULL; relative to the folder of the job file, ~/ is the home folder */
+    OPT_PATH, /* char *, heap or NULL; relative to the folder of the job file, ~/ is the home folder */
     OPT_STRINGS, /* struct opt_list; one string is also accepted */
     OPT_PATHS,   /* struct opt_list, each as OPT_PATH; may hold glob patterns */
 };
 
 enum opt_flags {
     OPT_REQUIRED = 1, /* the job file must set it */
-    OPT_ENV = 2,      /* ${NAME} is replaced by the environment */
+    OPT_ENV = 2,      /* ${NAME} is replaced by the environment; $${ is a plain ${ */
 };
 
 struct opt_list {
@@ -52,7 +52,8 @@ struct opt {
 /* Parse the text of one value into the field at config + o->offset (strings are replaced, list items
  * appended). base is the folder for OPT_PATH and OPT_PATHS. Pure but for getenv().
  * Returns 0 or -ERR_CONFIG (reach JOB) with a message that says what was expected. */
-int opt_set(const struct opt *o, void *config, const char *text, const char *base, struct err *e) MUST_CHECK;
+int opt_set(const struct opt *o, void *config, const char *text, const char *base,
+            struct err *e) MUST_CHECK;
 
 /* Fill a config struct (zeroed by the caller) with the defaults of all rows. */
 int opt_defaults(const struct opt *opts, size_t n, void *config, struct err *e) MUST_CHECK;
@@ -60,14 +61,28 @@ int opt_defaults(const struct opt *opts, size_t n, void *config, struct err *e) 
 /* Free the strings and lists of a config struct. */
 void opt_release(const struct opt *opts, size_t n, void *config);
 
-/* The value as it would be written in a job file (no quoting); i is the item of a list, else 0.
- * Returns false past the last item or for an unset string. */
-bool opt_text(const struct opt *o, const void *config, size_t i, char *out, size_t cap);
+/* Append the value as it would be written in a job file (no quoting); i is the item of a list, else 0.
+ * Returns 0, 1 past the last item or for an unset string, or the error of the buffer. */
+int opt_text(const struct opt *o, const void *config, size_t i, struct buf *out,
+             struct err *e) MUST_CHECK;
+
+/* What a value looks like: "1 to 1048576 tokens", "gguf or null", "text", "paths". Never fails; cut at cap. */
+void opt_expects(const struct opt *o, char *out, size_t cap);
+
+/* A size as a job file has it, "64KiB", in the largest unit that gives a whole number. */
+void opt_format_bytes(uint64_t v, char *out, size_t cap);
 
 /* The row named s, or NULL. */
 const struct opt *opt_find(const struct opt *opts, size_t n, const char *s);
 
-/* Edit distance, for "did you mean". */
+/* Edit distance, for "did you mean"; a swap of neighbours counts one. Long names (64 bytes) are infinitely far. */
 size_t opt_distance(const char *a, const char *b);
+
+/* For "did you mean": remembers the nearest of the names shown to it, when it is near enough to be meant. */
+struct opt_guess {
+    const char *wanted, *best; /* best: NULL while nothing is near */
+    size_t distance;
+};
+void opt_guess_add(struct opt_guess *g, const char *name);
 
 #endif

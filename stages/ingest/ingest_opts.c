@@ -29,7 +29,7 @@ const struct opt ingest_opts[] = {
     {"max_document", OPT_BYTES, AT(max_document), "16MiB", 1024, 4294967296.0, NULL, 0,
      "Largest document, before and after its text is taken out. Larger ones fail by name. Raise it when "
      "your documents are longer: a run holds several in memory."},
-    {"max_container", OPT_BYTES, AT(max_container), "64GiB", 1024, 1e15, NULL, 0,
+    {"max_container", OPT_BYTES, AT(max_container), "64GiB", 1024, 0x1p50, NULL, 0,
      "Bytes that one archive may deliver in all."},
     {"max_ratio", OPT_INT, AT(max_ratio), "200", 2, 1000000, NULL, 0,
      "Largest ratio of delivered to packed bytes of an entry, checked after the first MiB."},

@@ -1,0 +1,295 @@
+/* The list of sections, and how a file becomes a job: parse the YAML, fill defaults, set each key,
+ * then check what no single key shows (job_check.c). */
+#include "pipeline/job.h"
+
+#include "pipeline/job_check.h"
+#include "stages/base/file.h"
+#include "stages/base/mem.h"
+#include "stages/base/utf8.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_MAX_BYTES = 100, PATH_BYTES = 4096 };
+
+/* The tables know their lengths only at link time, so each section points at its table's count. */
+#define SECTION(name, what)                                                                    \
+    {                                                                                          \
+#name, what, name##_opts, &n_##name##_opts, offsetof(struct job, name)                 \
+    }
+
+const struct job_section job_sections[] = {
+    SECTION(model, "The language model."),
+    SECTION(ingest,
+            "Where the documents come from, and the limits that hold for each of them."),
+    SECTION(
+        chunk,
+        "How a long document is cut: at the highest boundary that fits (heading, paragraph, "
+        "sentence, word), never inside a character."),
+    SECTION(prompt, "What the model is told. The texts are the job's own; a document's text is "
+                    "never read as "
+                    "an instruction of the template."),
+    SECTION(task, "What is asked of each document."),
+    SECTION(prefill, "Reading the prompts."),
+    SECTION(decode, "Writing the answers."),
+    SECTION(kv, "The memory of what was read: pages of keys and values."),
+    SECTION(limits, "What the whole run may take."),
+    SECTION(write, "Where the results go."),
+};
+const size_t n_job_sections = ARRAY_LEN(job_sections);
+
+static const struct job_section *find_section(const char *name)
+{
+    for (size_t i = 0; i < n_job_sections; i++)
+        if (strcmp(job_sections[i].name, name) == 0)
+            return &job_sections[i];
+    return NULL;
+}
+
+static void *config_of(struct job *j, const struct job_section *s)
+{
+    return (char *)j + s->offset;
+}
+
+/* ---- names that are wrong ---- */
+
+static int unknown_section(const struct job_source *src, const struct job_entry *x,
+                           struct err *e)
+{
+    if (strcmp(x->section, "job") == 0)
+        return job_fail(
+            src, x->at, e,
+            "job has no value: it is the name of the job, such as \"job: minutes\"");
+    struct opt_guess guess = {.wanted = x->section};
+    for (size_t i = 0; i < n_job_sections; i++)
+        opt_guess_add(&guess, job_sections[i].name);
+    if (guess.best)
+        return job_fail(src, x->at, e, "unknown section \"%s\": did you mean \"%s\"?",
+                        x->section, guess.best);
+    char names[256] = "";
+    for (size_t i = 0, n = 0; i < n_job_sections; i++)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, " %s", job_sections[i].name);
+    return job_fail(src, x->at, e, "unknown section \"%s\": sections are%s", x->section, names);
+}
+
+/* The nearest key of this section; else a section that has the key; else the nearest anywhere. */
+static int unknown_key(const struct job_source *src, const struct job_entry *x, struct err *e)
+{
+    const char *where = *x->section ? x->section : "the top level";
+    struct opt_guess near = {.wanted = x->key}, far = {.wanted = x->key};
+    const char *owner = NULL, *far_owner = NULL;
+    for (size_t i = 0; i < n_job_sections; i++) {
+        const struct job_section *s = &job_sections[i];
+        if (!owner && opt_find(s->opts, *s->n_opts, x->key))
+            owner = s->name;
+        for (size_t k = 0; k < *s->n_opts; k++) {
+            const char *before = far.best;
+            opt_guess_add(&far, s->opts[k].name);
+            if (far.best != before)
+                far_owner = s->name;
+            if (strcmp(s->name, x->section) == 0)
+                opt_guess_add(&near, s->opts[k].name);
+        }
+    }
+    if (*x->section == '\0')
+        opt_guess_add(&near, "job");
+    if (owner)
+        return job_fail(src, x->at, e, "unknown key \"%s\" in %s: %s belongs to %s", x->key,
+                        where, x->key, owner);
+    if (near.best)
+        return job_fail(src, x->at, e, "unknown key \"%s\" in %s: did you mean \"%s\"?", x->key,
+                        where, near.best);
+    if (far.best)
+        return job_fail(src, x->at, e, "unknown key \"%s\" in %s: did you mean \"%s\" of %s?",
+                        x->key, where, far.best, far_owner);
+    if (*x->section)
+        return job_fail(src, x->at, e,
+                        "unknown key \"%s\" in %s: \"quire help %s\" lists its keys", x->key,
+                        where, where);
+    return job_fail(src, x->at, e, "unknown key \"%s\": \"quire help\" lists the sections",
+                    x->key);
+}
+
+/* ---- setting ---- */
+
+static int set_name(struct job *j, const struct job_source *src, const struct job_entry *x,
+                    struct err *e)
+{
+    if (x->list)
+        return job_fail(src, x->at, e, "job takes one name, not a list");
+    const struct job_value *v = x->values;
+    size_t n = strlen(v->text);
+    bool ok = n > 0 && n <= NAME_MAX_BYTES && isalnum((unsigned char)v->text[0]);
+    for (const char *p = v->text; *p; p++)
+        ok = ok && (isalnum((unsigned char)*p) || strchr("-_.", *p));
+    if (!ok)
+        return job_fail(
+            src, v->at, e,
+            "job: a name has letters, digits, \"-\", \"_\" and \".\", begins with a "
+            "letter or digit, and has at most %d of them",
+            NAME_MAX_BYTES);
+    j->name = mem_strdup(v->text);
+    return 0;
+}
+
+/* A job without a name is called as its file, in the letters that a name may have. */
+static char *default_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = mem_strdup(slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = '\0';
+    if (strlen(name) > NAME_MAX_BYTES)
+        name[NAME_MAX_BYTES] = '\0';
+    for (char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && (p == name || !strchr("-_.", *p)))
+            *p = p == name ? 'j' : '_';
+    if (*name == '\0') {
+        free(name);
+        name = mem_strdup("job");
+    }
+    return name;
+}
+
+static int set_entry(struct job *j, const struct job_source *src, const struct job_entry *x,
+                     const char *base, struct err *e)
+{
+    const struct job_section *s = find_section(x->section);
+    if (*x->section == '\0' && strcmp(x->key, "job") == 0)
+        return set_name(j, src, x, e);
+    if (*x->section == '\0' && find_section(x->key))
+        return job_fail(src, x->at, e, "%s is a section: its keys go below it, indented",
+                        x->key);
+    if (*x->section == '\0')
+        return unknown_key(src, x, e);
+    if (!s)
+        return unknown_section(src, x, e);
+    if (!x->key)
+        return 0;
+    const struct opt *o = opt_find(s->opts, *s->n_opts, x->key);
+    if (!o)
+        return unknown_key(src, x, e);
+    bool many = o->type == OPT_STRINGS || o->type == OPT_PATHS;
+    if (x->list && !many)
+        return job_fail(src, x->at, e, "%s.%s takes one value, not a list", s->name, o->name);
+    if (many)
+        opt_release(o, 1, config_of(j, s)); /* the file's list replaces the default */
+    for (const struct job_value *v = x->values; v; v = v->next) {
+        struct err why = {0};
+        if (opt_set(o, config_of(j, s), v->text, base, &why))
+            return job_fail(src, v->at, e, "%s.%s: %s", s->name, o->name, why.msg);
+    }
+    return 0;
+}
+
+static int check_required(const struct job *j, const struct job_source *src, struct err *e)
+{
+    struct job_place top = {1, 1};
+    for (size_t i = 0; i < n_job_sections; i++) {
+        const struct job_section *s = &job_sections[i];
+        for (size_t k = 0; k < *s->n_opts; k++) {
+            const struct opt *o = &s->opts[k];
+            if (!(o->flags & OPT_REQUIRED))
+                continue;
+            const struct job_entry *x = job_file_find(src->file, s->name, o->name);
+            if (x && x->values)
+                continue;
+            const struct job_entry *section = job_file_find(src->file, s->name, NULL);
+            return job_fail(src,
+                            x         ? x->at
+                            : section ? section->at
+                                      : top,
+                            e, "%s.%s is %s: %s", s->name, o->name,
+                            x ? "an empty list" : "missing", o->help);
+        }
+    }
+    (void)j;
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+static char *absolute(const char *path)
+{
+    char cwd[PATH_BYTES];
+    if (*path == '/' || !getcwd(cwd, sizeof(cwd)))
+        return mem_strdup(path);
+    return file_join(cwd, strncmp(path, "~/", 2) == 0 ? path + 2 : path);
+}
+
+static int fill(struct job *j, const struct job_source *src, const char *base, struct err *e)
+{
+    for (size_t i = 0; i < n_job_sections; i++) {
+        const struct job_section *s = &job_sections[i];
+        if (opt_defaults(s->opts, *s->n_opts, config_of(j, s), e))
+            return err_wrap(e, "section %s", s->name);
+    }
+    for (size_t i = 0; i < src->file->n; i++)
+        if (set_entry(j, src, &src->file->entries[i], base, e))
+            return -(int)e->code;
+    if (!j->name)
+        j->name = default_name(j->path);
+    if (check_required(j, src, e))
+        return -(int)e->code;
+    /* A template that is a file is one for every place the job is printed to. */
+    char **template = &j->prompt.template;
+    if (*template && strpbrk(*template, "/.")) {
+        char *path = file_join(base, *template);
+        free(*template);
+        *template = path;
+    }
+    return job_check(j, src, e);
+}
+
+int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e)
+{
+    *j = (struct job){0};
+    struct job_file *file = mem_need(sizeof(*file));
+    char *base = NULL;
+    int rc = job_file_parse(file, text, len, path, e);
+    if (!rc) {
+        struct job_source src = {.file = file, .path = path};
+        j->path = absolute(path);
+        base = file_parent(j->path);
+        rc = fill(j, &src, base, e);
+    }
+    job_file_release(file);
+    free(file);
+    free(base);
+    if (rc)
+        job_release(j);
+    return rc;
+}
+
+int job_load(struct job *j, const char *path, struct err *e)
+{
+    struct buf b;
+    *j = (struct job){0};
+    buf_init(&b, JOB_FILE_BYTES);
+    int rc = file_read(path, &b, e);
+    if (rc == -ERR_LIMIT ||
+        rc == -ERR_IO) { /* a wrong name on the command line, not a broken machine */
+        e->code = ERR_CONFIG;
+        e->reach = REACH_JOB;
+        rc = -ERR_CONFIG;
+    }
+    if (!rc)
+        rc = job_parse(j, b.data ? b.data : "", b.len, path, e);
+    buf_release(&b);
+    return rc;
+}
+
+void job_release(struct job *j)
+{
+    for (size_t i = 0; i < n_job_sections; i++)
+        opt_release(job_sections[i].opts, *job_sections[i].n_opts,
+                    config_of(j, &job_sections[i]));
+    free(j->name);
+    free(j->path);
+    *j = (struct job){0};
+}
