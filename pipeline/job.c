@@ -26,10 +26,9 @@ const struct job_section job_sections[] = {
     SECTION(model, "The language model."),
     SECTION(ingest,
             "Where the documents come from, and the limits that hold for each of them."),
-    SECTION(
-        chunk,
-        "How a long document is cut: at the highest boundary that fits (heading, paragraph, "
-        "sentence, word), never inside a character."),
+    SECTION(chunk, "How a long document is cut. It ends a chunk at the highest boundary that "
+                   "fits (heading, paragraph, "
+                   "sentence, word), never inside a character."),
     SECTION(prompt, "What the model is told. The texts are the job's own; a document's text is "
                     "never read as "
                     "an instruction of the template."),
@@ -187,7 +186,7 @@ static int set_entry(struct job *j, const struct job_source *src, const struct j
     return 0;
 }
 
-static int check_required(const struct job *j, const struct job_source *src, struct err *e)
+static int check_required(const struct job_source *src, struct err *e)
 {
     struct job_place top = {1, 1};
     for (size_t i = 0; i < n_job_sections; i++) {
@@ -208,7 +207,6 @@ static int check_required(const struct job *j, const struct job_source *src, str
                             x ? "an empty list" : "missing", o->help);
         }
     }
-    (void)j;
     return 0;
 }
 
@@ -219,7 +217,12 @@ static char *absolute(const char *path)
     char cwd[PATH_BYTES];
     if (*path == '/' || !getcwd(cwd, sizeof(cwd)))
         return mem_strdup(path);
-    return file_join(cwd, strncmp(path, "~/", 2) == 0 ? path + 2 : path);
+    if (strcmp(path, ".") == 0)
+        return mem_strdup(cwd);
+    /* The shell has expanded ~ already: here it is a letter like any other. */
+    char *joined = mem_need(strlen(cwd) + strlen(path) + 2);
+    sprintf(joined, "%s/%s", cwd, path);
+    return joined;
 }
 
 static int fill(struct job *j, const struct job_source *src, const char *base, struct err *e)
@@ -234,26 +237,48 @@ static int fill(struct job *j, const struct job_source *src, const char *base, s
             return -(int)e->code;
     if (!j->name)
         j->name = default_name(j->path);
-    if (check_required(j, src, e))
+    if (check_required(src, e))
         return -(int)e->code;
     /* A template that is a file is one for every place the job is printed to. */
     char **template = &j->prompt.template;
     if (*template && strpbrk(*template, "/.")) {
-        char *path = file_join(base, *template);
+        const struct job_entry *x = job_file_find(src->file, "prompt", "template");
+        char *path = file_join(x && x->at.line == 0 ? src->cwd : base, *template);
         free(*template);
         *template = path;
     }
     return job_check(j, src, e);
 }
 
-int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e)
+/* "decode.top_p=0.9" as an entry of the file. */
+static int add_setting(struct job_file *file, const char *setting, struct err *e)
+{
+    const char *equals = strchr(setting, '='), *dot = strchr(setting, '.');
+    char section[64] = "", key[64];
+    bool sane = equals && equals != setting && equals - setting < (ptrdiff_t)sizeof(key);
+    if (!sane)
+        return err_set(e, REACH_JOB, ERR_CONFIG,
+                       "--set %.60s: write section.key=value, such as decode.max_tokens=100",
+                       setting);
+    bool dotted = dot && dot < equals;
+    const char *name = dotted ? dot + 1 : setting;
+    if (dotted)
+        snprintf(section, sizeof(section), "%.*s", (int)(dot - setting), setting);
+    snprintf(key, sizeof(key), "%.*s", (int)(equals - name), name);
+    return job_file_set(file, section, key, equals + 1, e);
+}
+
+static int parse(struct job *j, const char *text, size_t len, const char *path,
+                 const char *const *settings, size_t n, struct err *e)
 {
     *j = (struct job){0};
     struct job_file *file = mem_need(sizeof(*file));
-    char *base = NULL;
+    char *base = NULL, *cwd = absolute(".");
     int rc = job_file_parse(file, text, len, path, e);
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = add_setting(file, settings[i], e);
     if (!rc) {
-        struct job_source src = {.file = file, .path = path};
+        struct job_source src = {.file = file, .path = path, .cwd = cwd};
         j->path = absolute(path);
         base = file_parent(j->path);
         rc = fill(j, &src, base, e);
@@ -261,12 +286,19 @@ int job_parse(struct job *j, const char *text, size_t len, const char *path, str
     job_file_release(file);
     free(file);
     free(base);
+    free(cwd);
     if (rc)
         job_release(j);
     return rc;
 }
 
-int job_load(struct job *j, const char *path, struct err *e)
+int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e)
+{
+    return parse(j, text, len, path, NULL, 0, e);
+}
+
+int job_load_with(struct job *j, const char *path, const char *const *settings, size_t n,
+                  struct err *e)
 {
     struct buf b;
     *j = (struct job){0};
@@ -279,9 +311,14 @@ int job_load(struct job *j, const char *path, struct err *e)
         rc = -ERR_CONFIG;
     }
     if (!rc)
-        rc = job_parse(j, b.data ? b.data : "", b.len, path, e);
+        rc = parse(j, b.data ? b.data : "", b.len, path, settings, n, e);
     buf_release(&b);
     return rc;
+}
+
+int job_load(struct job *j, const char *path, struct err *e)
+{
+    return job_load_with(j, path, NULL, 0, e);
 }
 
 void job_release(struct job *j)

@@ -52,6 +52,10 @@ int job_parse(struct job *j, const char *text, size_t len, const char *path,
               struct err *e) MUST_CHECK;
 /* Read a file and parse it. */
 int job_load(struct job *j, const char *path, struct err *e) MUST_CHECK;
+/* The same, after which n settings "section.key=value" (or "job=name") replace what the file says; a list may
+ * be set item by item. Their relative paths are relative to the working directory. */
+int job_load_with(struct job *j, const char *path, const char *const *settings, size_t n,
+                  struct err *e) MUST_CHECK;
 void job_release(struct job *j); /* safe on a zeroed struct */
 
 /* The fully resolved job as YAML; paths are absolute. */

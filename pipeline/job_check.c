@@ -13,6 +13,8 @@ int job_fail(const struct job_source *src, struct job_place at, struct err *e, c
     va_start(ap, fmt);
     vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
+    if (at.line == 0) /* from the command line */
+        return err_set(e, REACH_JOB, ERR_CONFIG, "--set: %s", msg);
     return err_set(e, REACH_JOB, ERR_CONFIG, "%s:%d:%d: %s", src->path, at.line, at.column,
                    msg);
 }

@@ -12,6 +12,7 @@
 struct job_source {
     const struct job_file *file;
     const char *path;
+    const char *cwd; /* base of the paths of --set */
 };
 
 /* Sets "path:line:column: message", code CONFIG, reach JOB; returns -ERR_CONFIG. */

@@ -25,7 +25,7 @@ struct reader {
     enum state state, after_item; /* where the end of a list leads */
     const char *section;
     struct job_entry *entry; /* the one whose value comes next */
-    const struct job_value **tail;
+    struct job_value **tail;
     struct err *e;
 };
 
@@ -311,6 +311,37 @@ void job_file_release(struct job_file *f)
 {
     arena_release(&f->arena);
     f->n = 0;
+}
+
+int job_file_set(struct job_file *f, const char *section, const char *key, const char *text,
+                 struct err *e)
+{
+    struct job_value *v = arena_alloc(&f->arena, sizeof(*v));
+    char *copies[3] = {arena_strndup(&f->arena, section, strlen(section)),
+                       arena_strndup(&f->arena, key, strlen(key)),
+                       arena_strndup(&f->arena, text, strlen(text))};
+    if (!v || !copies[0] || !copies[1] || !copies[2])
+        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a setting");
+    v->text = copies[2];
+    struct job_entry *x = NULL;
+    for (size_t i = 0; i < f->n && !x; i++)
+        if (f->entries[i].key && strcmp(f->entries[i].key, key) == 0 &&
+            strcmp(f->entries[i].section, section) == 0)
+            x = &f->entries[i];
+    if (!x && f->n == JOB_FILE_KEYS)
+        return err_set(e, REACH_JOB, ERR_CONFIG, "more than %d keys", JOB_FILE_KEYS);
+    if (x && x->at.line == 0) { /* the second setting of a list */
+        struct job_value **tail = &x->values;
+        while (*tail)
+            tail = &(*tail)->next;
+        *tail = v;
+        x->list = true;
+        return 0;
+    }
+    if (!x)
+        x = &f->entries[f->n++];
+    *x = (struct job_entry){.section = copies[0], .key = copies[1], .values = v};
+    return 0;
 }
 
 const struct job_entry *job_file_find(const struct job_file *f, const char *section,

@@ -17,21 +17,21 @@
 enum { JOB_FILE_BYTES = 1 << 20, JOB_FILE_KEYS = 512 };
 
 struct job_place {
-    int line, column; /* from 1 */
+    int line, column; /* from 1; line 0: not in the file (job_file_set) */
 };
 
 struct job_value {
     const char *text; /* NUL-terminated, valid UTF-8, without NUL inside */
     struct job_place at;
-    const struct job_value *next;
+    struct job_value *next;
 };
 
 struct job_entry {
-    const char *section;            /* "" for a key at the top level */
-    const char *key;                /* NULL: this entry is the section itself */
-    struct job_place at;            /* of the key */
-    const struct job_value *values; /* in file order; NULL for an empty list */
-    bool list;                      /* written as a list */
+    const char *section;      /* "" for a key at the top level */
+    const char *key;          /* NULL: this entry is the section itself */
+    struct job_place at;      /* of the key */
+    struct job_value *values; /* in file order; NULL for an empty list */
+    bool list;                /* written as a list */
 };
 
 struct job_file {
@@ -44,6 +44,11 @@ struct job_file {
 int job_file_parse(struct job_file *f, const char *text, size_t len, const char *path,
                    struct err *e) MUST_CHECK;
 void job_file_release(struct job_file *f); /* safe on a zeroed struct */
+
+/* Put "section.key" to a text, as if the file said so; its place is line 0. A text for the same key again
+ * becomes one more item of a list. -ERR_NOMEM, -ERR_CONFIG past JOB_FILE_KEYS. */
+int job_file_set(struct job_file *f, const char *section, const char *key, const char *text,
+                 struct err *e) MUST_CHECK;
 
 /* The entry of a key (of the section itself when key is NULL), or NULL. */
 const struct job_entry *job_file_find(const struct job_file *f, const char *section,

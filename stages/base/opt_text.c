@@ -20,12 +20,13 @@ void opt_format_bytes(uint64_t v, char *out, size_t cap)
     snprintf(out, cap, "%llu%s", (unsigned long long)v, units[u]);
 }
 
-/* The shortest decimal that reads back as v. */
+/* The shortest decimal that reads back as v; 100 rather than 1e+02. */
 static void format_float(double v, char *out, size_t cap)
 {
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, cap, "%.*g", digits, v);
-        if (strtod(out, NULL) == v)
+        bool plain = strchr(out, 'e') == NULL || fabs(v) < 1e-4 || fabs(v) >= 1e15;
+        if (plain && strtod(out, NULL) == v)
             return;
     }
 }
