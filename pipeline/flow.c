@@ -244,13 +244,15 @@ static int turn(struct node *n, bool *worked, struct err *e)
         more = rc == ST_MORE;
         *worked |= more;
     }
-    if (has_room(n) && (!ops->want || ops->want(&n->stage))) {
+    bool wants = has_room(n) && (!ops->want || ops->want(&n->stage));
+    if (wants) {
         bool from_loop;
         struct rec *r = take(n, worked, &from_loop);
         if (r)
             return push(n, r, from_loop, e);
     }
-    if (!more && has_room(n) && input_ended(n)) {
+    /* Not wanting means holding a record that waits for a later stage: that is not the end. */
+    if (!more && wants && input_ended(n)) {
         *worked = true;
         return finish(n, e);
     }

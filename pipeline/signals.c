@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+enum { IGNORED_FROM = 3 }; /* a closed pipe, a file at its limit: write(2) says so */
 static struct sigaction before[ARRAY_LEN(caught)];
 static volatile sig_atomic_t write_end = -1;
 
@@ -32,7 +33,7 @@ int signals_open(int *fd, struct err *e)
     write_end = ends[1];
     for (size_t i = 0; i < ARRAY_LEN(caught); i++) {
         struct sigaction sa = {.sa_flags = SA_RESTART};
-        sa.sa_handler = caught[i] == SIGPIPE ? SIG_IGN : handler;
+        sa.sa_handler = i >= IGNORED_FROM ? SIG_IGN : handler;
         sigemptyset(&sa.sa_mask);
         sigaction(caught[i], NULL, &before[i]);
         /* nohup(1) set SIGHUP to be ignored: it stays so. */

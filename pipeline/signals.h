@@ -1,6 +1,6 @@
 /* pipeline/signals.h - SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for the time of a run.
  *
- * Rules:  the handler only writes its signal number to the pipe. SIGPIPE is ignored meanwhile.
+ * Rules:  the handler only writes its signal number to the pipe. SIGPIPE and SIGXFSZ are ignored meanwhile.
  * Thread: open and close from one thread; one at a time per process.
  */
 #ifndef QUIRE_PIPELINE_SIGNALS_H

@@ -63,7 +63,8 @@ struct stage_env {
     int context;               /* tokens of prompt and answer together: model.context, resolved */
     struct page_pool *pages;   /* prefill and decode only */
     struct prefix_index *prefixes;
-    struct output *output;     /* write only */
+    struct output *output;     /* write only, as is */
+    struct tally *tally;       /* stages/write/tally.h */
     const struct run_facts *facts;
     struct run_stats *stats;   /* atomic counters for progress and run.json: stages/stats.h */
     const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */

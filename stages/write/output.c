@@ -1,0 +1,306 @@
+#define _GNU_SOURCE /* syncfs */
+#include "stages/write/output.h"
+
+#include "stages/base/clock.h"
+#include "stages/base/file.h"
+#include "stages/base/log.h"
+#include "stages/base/mem.h"
+#include "stages/write/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SYNC_LINES = 64, SYNC_SECONDS = 5, MANIFEST_MAX = 1 << 30 };
+
+static const char finished_name[] = "MANIFEST.sha256", early_name[] = "INCOMPLETE.sha256";
+static const char results_name[] = "results.jsonl", suffix[] = ".partial";
+
+struct output {
+    char *folder;
+    char *results; /* path of results.jsonl.partial */
+    int fd;        /* of it */
+    off_t good;    /* its length in whole lines */
+    struct hash hash;
+    int unsynced;
+    int64_t synced_us;
+    char *line; /* the last line and its newline, in one piece for write(2) */
+    size_t line_cap;
+    bool has_summaries;
+    struct manifest files; /* written so far, but for results.jsonl */
+};
+
+static int fail(struct err *e, const char *what, const char *path)
+{
+    return err_set(e, REACH_JOB, ERR_IO, "cannot %s \"%s\": %s", what, path, strerror(errno));
+}
+
+static char *path_of(const struct output *o, const char *name, const char *end)
+{
+    size_t n = strlen(o->folder) + strlen(name) + strlen(end) + 2;
+    char *p = mem_need(n);
+    snprintf(p, n, "%s/%s%s", o->folder, name, end);
+    return p;
+}
+
+/* ---- opening ---- */
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n > k && strcmp(s + n - k, end) == 0;
+}
+
+/* A file that only an unfinished run leaves: NAME.partial, or the temporary file of an atomic write. */
+static bool is_stale(const char *folder_in, const char *name)
+{
+    char whole[512];
+    if (!folder_in[0] && (strncmp(name, "MANIFEST.sha256.tmp.", 20) == 0 ||
+                          strncmp(name, "INCOMPLETE.sha256.tmp.", 22) == 0))
+        return true;
+    if (!ends_with(name, suffix))
+        return false;
+    int n = snprintf(whole, sizeof(whole), "%s%s", folder_in, name);
+    if (n < 0 || (size_t)n >= sizeof(whole))
+        return false;
+    whole[(size_t)n - strlen(suffix)] = '\0';
+    return manifest_name_ok(whole);
+}
+
+static int remove_stale(const struct output *o, const char *folder_in)
+{
+    char *path = path_of(o, folder_in, "");
+    DIR *d = opendir(path);
+    int n = 0;
+    for (struct dirent *it; d && (it = readdir(d)) != NULL;)
+        if (is_stale(folder_in, it->d_name) && unlinkat(dirfd(d), it->d_name, 0) == 0)
+            n++;
+    if (d)
+        closedir(d);
+    free(path);
+    return n;
+}
+
+int output_open(struct output **out, const char *folder, struct err *e)
+{
+    struct output *o = mem_need(sizeof(*o));
+    *out = o;
+    o->folder = mem_strdup(folder);
+    o->results = path_of(o, results_name, suffix);
+    o->fd = -1;
+    hash_init(&o->hash);
+    int rc = file_make_dirs(folder, e);
+    if (!rc) {
+        int stale = remove_stale(o, "") + remove_stale(o, "summaries/");
+        if (stale)
+            log_info("write", "removed %d files of a run that did not finish", stale);
+        o->fd = open(o->results, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+        if (o->fd < 0)
+            rc = fail(e, "create", o->results);
+    }
+    o->synced_us = clock_us();
+    if (rc) {
+        output_close(o);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void output_close(struct output *o)
+{
+    if (!o)
+        return;
+    if (o->fd >= 0)
+        close(o->fd);
+    hash_end(&o->hash, NULL);
+    manifest_release(&o->files);
+    free(o->line);
+    free(o->results);
+    free(o->folder);
+    free(o);
+}
+
+/* ---- writing ---- */
+
+int output_line(struct output *o, const char *line, size_t n, struct err *e)
+{
+    if (n + 1 > o->line_cap) {
+        char *p = mem_resize(o->line, n + 1);
+        if (!p)
+            return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a record of %zu bytes", n);
+        o->line = p;
+        o->line_cap = n + 1;
+    }
+    memcpy(o->line, line, n);
+    o->line[n] = '\n';
+    int rc = file_write_all(o->fd, o->line, n + 1, o->results, e);
+    if (rc) {
+        /* Cut a torn line, so that what is there stays readable. */
+        if (ftruncate(o->fd, o->good) != 0)
+            log_warn("write", "cannot cut the torn last line of \"%s\"", o->results);
+        return rc;
+    }
+    o->good += (off_t)n + 1;
+    hash_add(&o->hash, o->line, n + 1);
+    int64_t now = clock_us();
+    if (++o->unsynced >= SYNC_LINES || now - o->synced_us > SYNC_SECONDS * INT64_C(1000000)) {
+        if (fdatasync(o->fd) != 0)
+            return fail(e, "sync", o->results);
+        o->unsynced = 0;
+        o->synced_us = now;
+    }
+    return 0;
+}
+
+int output_file(struct output *o, const char *name, const void *data, size_t n, struct err *e)
+{
+    uint8_t digest[HASH_BYTES];
+    char *path = path_of(o, name, suffix);
+    int rc = 0;
+    if (!o->has_summaries && strchr(name, '/')) {
+        char *folder = file_parent(path);
+        rc = file_make_dirs(folder, e);
+        free(folder);
+        o->has_summaries = rc == 0;
+    }
+    /* Not synced here: publishing syncs everything at once before it renames. */
+    int fd = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (!rc && fd < 0)
+        rc = fail(e, "create", path);
+    if (!rc)
+        rc = file_write_all(fd, data, n, path, e);
+    if (fd >= 0 && close(fd) != 0 && !rc)
+        rc = fail(e, "close", path);
+    if (rc) {
+        unlink(path);
+    } else {
+        hash_bytes(data, n, digest);
+        rc = manifest_add(&o->files, name, digest, e);
+    }
+    free(path);
+    return rc;
+}
+
+/* ---- publishing ---- */
+
+static bool exists(const struct output *o, const char *name)
+{
+    char *path = path_of(o, name, "");
+    bool yes = access(path, F_OK) == 0;
+    free(path);
+    return yes;
+}
+
+/* The entries of an earlier manifest. One that cannot be read lists nothing: its files stay. */
+static void read_manifest(const struct output *o, const char *name, struct manifest *m)
+{
+    if (!exists(o, name))
+        return;
+    struct err e = {0};
+    struct buf text;
+    buf_init(&text, MANIFEST_MAX);
+    char *path = path_of(o, name, "");
+    struct manifest got = {0};
+    if (file_read(path, &text, &e) != 0 ||
+        manifest_parse(&got, text.data ? text.data : "", text.len, &e) != 0) {
+        log_warn("write", "%s: %s; files of that run that are not written again stay", path,
+                 e.msg);
+        err_clear(&e);
+    }
+    for (size_t i = 0; i < got.n; i++)
+        if (manifest_add(m, got.entries[i].name, got.entries[i].sha256, &e) != 0)
+            break;
+    manifest_release(&got);
+    buf_release(&text);
+    free(path);
+}
+
+static int remove_manifest(const struct output *o, const char *name, struct err *e)
+{
+    char *path = path_of(o, name, "");
+    int rc = unlink(path) != 0 && errno != ENOENT ? fail(e, "remove", path) : 0;
+    if (!rc)
+        rc = file_sync_parent(path, e);
+    free(path);
+    return rc;
+}
+
+static int rename_one(const struct output *o, const char *name, struct err *e)
+{
+    char *from = path_of(o, name, suffix), *to = path_of(o, name, "");
+    int rc = rename(from, to) != 0 ? fail(e, "rename to", to) : 0;
+    free(from);
+    free(to);
+    return rc;
+}
+
+static void remove_old(void *ctx, const char *name)
+{
+    char *path = path_of(ctx, name, "");
+    if (unlink(path) != 0 && errno != ENOENT)
+        log_warn("write", "cannot remove \"%s\" of the earlier run: %s", path, strerror(errno));
+    free(path);
+}
+
+/* Everything written so far is on the disk. */
+static int sync_all(struct output *o, struct err *e)
+{
+    if (fsync(o->fd) != 0 || syncfs(o->fd) != 0)
+        return fail(e, "sync", o->results);
+    if (close(o->fd) != 0) {
+        o->fd = -1;
+        return fail(e, "close", o->results);
+    }
+    o->fd = -1;
+    uint8_t digest[HASH_BYTES];
+    hash_end(&o->hash, digest);
+    hash_init(&o->hash);
+    return manifest_add(&o->files, results_name, digest, e);
+}
+
+static int write_manifest(const struct output *o, bool finished, struct err *e)
+{
+    struct buf text;
+    buf_init(&text, MANIFEST_MAX);
+    int rc = manifest_print(&o->files, &text, e);
+    if (!rc && o->has_summaries) {
+        char *inside = path_of(o, "summaries/x", "");
+        rc = file_sync_parent(inside, e);
+        free(inside);
+    }
+    if (!rc) {
+        char *path = path_of(o, finished ? finished_name : early_name, "");
+        rc = file_write_atomic(path, text.data, text.len, e);
+        free(path);
+    }
+    buf_release(&text);
+    return rc;
+}
+
+int output_publish(struct output *o, bool finished, struct err *e)
+{
+    int rc = sync_all(o, e);
+    if (rc)
+        return rc;
+    if (!finished && exists(o, finished_name))
+        return 1;
+    struct manifest old = {0};
+    read_manifest(o, finished_name, &old);
+    read_manifest(o, early_name, &old);
+    rc = remove_manifest(o, finished_name, e);
+    if (!rc)
+        rc = remove_manifest(o, early_name, e);
+    for (size_t i = 0; i < o->files.n && !rc; i++)
+        rc = rename_one(o, o->files.entries[i].name, e);
+    if (!rc) {
+        manifest_missing(&old, &o->files, remove_old, o);
+        rc = write_manifest(o, finished, e);
+    }
+    manifest_release(&old);
+    return rc;
+}
