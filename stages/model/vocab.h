@@ -2,7 +2,8 @@
  *
  * What:   byte-level BPE (pre-tokenizers: gpt-2, smollm, llama-bpe, qwen2) and SentencePiece BPE
  *         (llama, gemma), from the metadata of a GGUF file; and a built-in byte vocabulary for the null model.
- * Rules:  1. Encoding is linear in the input up to a logarithm, uses constant stack, and any bytes work.
+ * Rules:  1. Encoding is linear in the input up to a logarithm, uses constant stack, and any bytes work. (A byte
+ *            for which the file has no token is left out: SmolLM2 lacks six control characters.)
  *         2. Without VOCAB_SPECIAL no special or control token is ever produced from text.
  *         3. vocab_encode never adds BOS or EOS; the chat template does, exactly once.
  * Thread: immutable after opening.
@@ -30,7 +31,7 @@ void vocab_free(struct vocab *v);
 
 enum vocab_encode_flags {
     VOCAB_SPECIAL = 1,   /* special-token strings in the text become their tokens */
-    VOCAB_NO_PREFIX = 2, /* SentencePiece: no space in front of the text */
+    VOCAB_NO_PREFIX = 2, /* SentencePiece: no space in front of the text (after a special token there is one) */
 };
 /* Append the tokens of text[0, len). -ERR_LIMIT past 2^31 tokens, -ERR_NOMEM (reach DOC). */
 int vocab_encode(const struct vocab *v, const char *text, size_t len, unsigned flags, struct token_list *out,
@@ -38,7 +39,7 @@ int vocab_encode(const struct vocab *v, const char *text, size_t len, unsigned f
 /* As vocab_encode without flags, counting only. -1 when there is no memory. */
 int64_t vocab_count(const struct vocab *v, const char *text, size_t len);
 
-/* The bytes of a token, possibly a part of a code point; control tokens have none. Valid while v is. */
+/* id is 0..vocab_size()-1 in all of these. The bytes of a token, possibly a part of a code point; control tokens have none. Valid while v is. */
 const char *vocab_piece(const struct vocab *v, int32_t id, size_t *len);
 /* The token whose text is exactly s, special ones included; -1 if none. */
 int32_t vocab_find(const struct vocab *v, const char *s);
@@ -51,7 +52,7 @@ int32_t vocab_eos(const struct vocab *v);
 bool vocab_adds_bos(const struct vocab *v);
 bool vocab_adds_space(const struct vocab *v); /* SentencePiece: a space goes in front of the text */
 bool vocab_is_end(const struct vocab *v, int32_t id);     /* EOS, end of turn, ... */
-bool vocab_is_special(const struct vocab *v, int32_t id); /* control or user-defined special */
+bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: never made from plain text */
 const char *vocab_kind(const struct vocab *v);            /* "bpe smollm", "spm", "bytes" */
 /* Digest of all that changes encoding, for cache keys. */
 void vocab_digest(const struct vocab *v, uint8_t out[32]);
