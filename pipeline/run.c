@@ -1,0 +1,352 @@
+#include "pipeline/run.h"
+
+#include "pipeline/cmd.h"
+#include "pipeline/flow.h"
+#include "pipeline/lock.h"
+#include "pipeline/progress.h"
+#include "pipeline/report.h"
+#include "pipeline/setup.h"
+#include "pipeline/signals.h"
+#include "pipeline/version.h"
+#include "stages/base/clock.h"
+#include "stages/base/log.h"
+#include "stages/write/output.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    SAME_SIGNAL_US = 1000000,  /* schedulers send several at once */
+    GIVE_UP_US = 10 * 1000000, /* after a stop: how long a thread may take to notice */
+    RESOLVED_MAX = 16 << 20,
+};
+
+/* A job that is being run. */
+struct run {
+    const struct job *job;
+    struct run_result *result;
+    struct setup setup;
+    struct output *output;
+    struct tally tally;
+    struct run_stats stats;
+    struct buf resolved; /* the job as `quire show` prints it */
+    struct stage_env env;
+    struct flow *flow;
+    struct progress progress;
+    atomic_bool cancel;
+    int lock_fd, signal_fd;
+    int64_t signal_us, drain_until_us, stopped_us; /* 0: not yet */
+    time_t started;
+    int64_t started_us;
+    bool complete; /* every document of the source has its record */
+};
+
+/* ---- signals and waiting ---- */
+
+static void stop(struct run *run)
+{
+    if (run->stopped_us)
+        return;
+    run->stopped_us = clock_us();
+    flow_stop(run->flow);
+}
+
+static void on_signal(struct run *run, int sig)
+{
+    int64_t now = clock_us();
+    if (!run->signal_us) {
+        run->result->signal = sig;
+        run->signal_us = now;
+        run->drain_until_us = now + (int64_t)(run->job->limits.drain * 1e6);
+        log_warn("run",
+                 "signal %d: finishing what was begun, at most %.0f s; once more stops at once",
+                 sig, run->job->limits.drain);
+        atomic_store(&run->cancel, true); /* before the drain: the source looks at it first */
+        flow_drain(run->flow);
+    } else if (now - run->signal_us > SAME_SIGNAL_US) {
+        if (!run->stopped_us)
+            log_warn("run", "signal %d again: stopping now", sig);
+        stop(run);
+    }
+}
+
+/* A thread that is deep in a long call cannot be freed under it. What is in the files is whole lines. */
+static void give_up(const struct run *run)
+{
+    log_error("run", "a stage did not stop within %d s; ending the process",
+              GIVE_UP_US / 1000000);
+    _exit(128 + run->result->signal);
+}
+
+static void watch(struct run *run)
+{
+    struct pollfd fds[2] = {{.fd = flow_done_fd(run->flow), .events = POLLIN},
+                            {.fd = run->signal_fd, .events = POLLIN}};
+    while (!(fds[0].revents & POLLIN)) {
+        int sig;
+        int wait = progress_interval_ms(&run->progress);
+        poll(fds, 2, run->signal_us ? 50 : wait);
+        while ((sig = signals_next(run->signal_fd)) != 0)
+            on_signal(run, sig);
+        int64_t now = clock_us();
+        if (run->drain_until_us && now >= run->drain_until_us && !run->stopped_us) {
+            log_warn("run", "not finished after limits.drain: stopping");
+            stop(run);
+        }
+        if (run->stopped_us && now - run->stopped_us > GIVE_UP_US && !(fds[0].revents & POLLIN))
+            give_up(run);
+        progress_tick(&run->progress);
+    }
+}
+
+/* ---- before ---- */
+
+static void log_start(const struct run *run)
+{
+    const struct setup *s = &run->setup;
+    struct err e = {0};
+    struct buf table;
+    log_info("run", "quire %s, job %s, kernels %s, %d threads", QUIRE_VERSION, run->job->name,
+             s->kernels.name, s->plan.threads);
+    log_info("run", "model %s (%s), template %s, digest %.16s", s->facts.model_name,
+             arch_name(model_hparams(s->model)->arch), chat_family(s->chat),
+             s->facts.model_digest);
+    buf_init(&table, CMD_TEXT);
+    if (plan_print(&s->plan, &table, &e) == 0)
+        for (char *line = strtok(table.data, "\n"); line; line = strtok(NULL, "\n"))
+            log_info("plan", "%s", line);
+    buf_release(&table);
+}
+
+static void fill_env(struct run *run)
+{
+    const struct job *j = run->job;
+    struct setup *s = &run->setup;
+    run->env = (struct stage_env){
+        .ingest = &j->ingest,
+        .chunk = &j->chunk,
+        .prompt = &j->prompt,
+        .task = &j->task,
+        .prefill = &j->prefill,
+        .decode = &j->decode,
+        .kv = &j->kv,
+        .write = &j->write,
+        .job_name = j->name,
+        .resolved_job = run->resolved.data,
+        .model = s->model,
+        .chat = s->chat,
+        .prompts = s->prompts,
+        .context = s->plan.context,
+        .pages = s->pages,
+        .prefixes = s->prefixes,
+        .output = run->output,
+        .tally = &run->tally,
+        .facts = &s->facts,
+        .stats = &run->stats,
+        .cancel = &run->cancel,
+    };
+}
+
+static int prepare(struct run *run, struct err *e)
+{
+    buf_init(&run->resolved, RESOLVED_MAX);
+    int rc = job_print(run->job, &run->resolved, e);
+    if (!rc)
+        rc = setup_open(&run->setup, run->job, e);
+    if (!rc)
+        rc = output_open(&run->output, run->job->write.to, e);
+    if (!rc) {
+        fill_env(run);
+        log_start(run);
+    }
+    return rc;
+}
+
+/* ---- after ---- */
+
+/* Nothing may still be held, and no document may be missing: a difference is a bug, not bad luck. */
+static int audit(struct run *run, struct err *e)
+{
+    const struct run_result *r = run->result;
+    int rc = page_pool_audit(run->setup.pages, 0, e);
+    int64_t records = r->ok + r->partial + r->failed;
+    if (!rc && run->complete && r->found != records)
+        rc = err_set(e, REACH_JOB, ERR_BUG,
+                     "%" PRId64 " documents were found, but %" PRId64 " have a record",
+                     r->found, records);
+    return rc;
+}
+
+static void judge(struct run *run, int rc, const struct err *e)
+{
+    struct run_result *r = run->result;
+    if (rc < 0) {
+        r->end = RUN_STOPPED;
+        r->exit_status = e->code == ERR_CONFIG ? EXIT_USAGE : EXIT_STOPPED;
+    } else if (run->complete) {
+        r->end = RUN_FINISHED;
+        r->exit_status = r->failed > 0 && !run->job->write.partial_ok ? EXIT_SOME : EXIT_ALL;
+    } else {
+        r->end = RUN_INTERRUPTED;
+        r->exit_status = 128 + r->signal;
+    }
+}
+
+static int write_report(struct run *run, const struct err *why, struct err *e)
+{
+    struct report report = {
+        .job = run->job,
+        .setup = &run->setup,
+        .stats = &run->stats,
+        .tally = &run->tally,
+        .result = run->result,
+        .why = why,
+        .resolved_job = run->resolved.data,
+        .started = run->started,
+        .ended = time(NULL),
+        .seconds = (double)(clock_us() - run->started_us) / 1e6,
+    };
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        report.peak_rss = (uint64_t)usage.ru_maxrss * 1024;
+    page_pool_stats(run->setup.pages, &report.pages);
+    char *text = report_json(&report, e);
+    if (!text)
+        return -(int)e->code;
+    int rc = output_file(run->output, "run.json", text, strlen(text), e);
+    if (!rc)
+        rc = output_file(run->output, "job.resolved.yaml", run->resolved.data,
+                         run->resolved.len, e);
+    log_info("run", "peak memory %.1f MiB, %.1f s", (double)report.peak_rss / (1 << 20),
+             report.seconds);
+    free(text);
+    return rc;
+}
+
+static int publish(struct run *run, const struct err *why, struct err *e)
+{
+    bool finished = run->result->end == RUN_FINISHED;
+    int rc = write_report(run, why, e);
+    if (!rc)
+        rc = output_publish(run->output, finished, e);
+    if (rc == 1)
+        log_warn("run",
+                 "the finished results of an earlier run stay; those of this one are in "
+                 "%s/*.partial",
+                 run->job->write.to);
+    return rc < 0 ? rc : 0;
+}
+
+static void count_results(struct run *run)
+{
+    struct run_result *r = run->result;
+    r->found = atomic_load(&run->stats.docs_found);
+    r->ok = run->tally.by_status[DOC_OK];
+    r->partial = run->tally.by_status[DOC_PARTIAL];
+    r->failed = run->tally.by_status[DOC_FAILED];
+}
+
+static void log_end(const struct run *run)
+{
+    static const char *const words[] = {"stopped", "finished", "interrupted", "locked"};
+    const struct run_result *r = run->result;
+    int64_t records = r->ok + r->partial + r->failed;
+    tally_log(&run->tally);
+    log_info("run",
+             "%s: %" PRId64 " of %" PRId64 " documents: %" PRId64 " ok, %" PRId64
+             " partial, %" PRId64 " failed; results in %s",
+             words[r->end], records, r->found, r->ok, r->partial, r->failed,
+             run->job->write.to);
+    if (r->end == RUN_FINISHED && r->found == 0)
+        log_warn("run", "no document was found: look at ingest.from, include and exclude");
+}
+
+/* ---- the run ---- */
+
+static int run_stages(struct run *run, bool progress, struct err *e)
+{
+    const struct limits_config *l = &run->job->limits;
+    int window = 4 * run->job->decode.batch + l->queue;
+    struct flow_limits limits = {.queue = l->queue,
+                                 .queue_bytes = l->queue_bytes,
+                                 .window = window < 16 ? 16 : window,
+                                 .window_bytes = l->queue_bytes,
+                                 .threads = run->setup.plan.threads};
+    int rc = flow_start(&run->flow, stage_table, n_stages, &run->env, &limits, e);
+    if (rc)
+        return rc;
+    progress_start(&run->progress, &run->stats, progress);
+    watch(run);
+    progress_end(&run->progress);
+    rc = flow_join(run->flow, &run->complete, e);
+    /* Stopped by a signal: no error, only not complete. */
+    return rc == -ERR_CANCELLED && run->signal_us ? 0 : rc;
+}
+
+static void release(struct run *run)
+{
+    output_close(run->output);
+    setup_close(&run->setup);
+    tally_release(&run->tally);
+    buf_release(&run->resolved);
+    signals_close(run->signal_fd);
+    lock_release(run->lock_fd);
+}
+
+/* With the lock held. */
+static int run_locked(struct run *run, const struct run_options *o, struct err *e)
+{
+    int rc = o->signals ? signals_open(&run->signal_fd, e) : 0;
+    if (!rc)
+        rc = prepare(run, e);
+    if (rc) {
+        judge(run, rc, e);
+        return rc;
+    }
+    rc = run_stages(run, o->progress, e);
+    count_results(run);
+    if (!rc)
+        rc = audit(run, e);
+    judge(run, rc, e);
+    struct err second = {0};
+    if (publish(run, e, &second) < 0) {
+        /* The first error is the reason; what cannot be published stays as .partial. */
+        if (!rc)
+            *e = second;
+        else
+            log_warn("run", "%s", second.msg);
+        rc = rc ? rc : -(int)second.code;
+        judge(run, rc, e);
+    }
+    log_end(run);
+    return rc;
+}
+
+int run_job(const struct job *job, const struct run_options *o, struct run_result *r,
+            struct err *e)
+{
+    char holder[256];
+    struct run run = {.job = job,
+                      .result = r,
+                      .signal_fd = -1,
+                      .started = time(NULL),
+                      .started_us = clock_us()};
+    *r = (struct run_result){0};
+    int rc = lock_take(job->write.to, &run.lock_fd, holder, sizeof(holder), e);
+    if (rc == 1) {
+        log_error("run", "%s is in use by another run (%s)", job->write.to, holder);
+        r->end = RUN_LOCKED;
+        r->exit_status = EXIT_LOCKED;
+        return 0;
+    }
+    if (rc)
+        judge(&run, rc, e);
+    else
+        rc = run_locked(&run, o, e);
+    release(&run);
+    return rc;
+}

@@ -1,0 +1,131 @@
+#include "pipeline/setup.h"
+
+#include "pipeline/machine.h"
+#include "stages/base/file.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int open_kernels(struct setup *s, const struct job *job, struct err *e)
+{
+    unsigned flags = kern_cpu_flags();
+    if (job->model.kernels == KERNELS_AVX2 && !(flags & KERN_CPU_AVX2))
+        return err_set(
+            e, REACH_JOB, ERR_CONFIG,
+            "model.kernels: this CPU has no avx2; auto takes the fastest that it has");
+    kernels_init(&s->kernels, job->model.kernels == KERNELS_REF ? 0 : flags);
+    return 0;
+}
+
+static int open_prompts(struct setup *s, const struct job *job, struct err *e)
+{
+    const struct vocab *v = model_vocab(s->model);
+    int rc = 0;
+    if (job->model.kind == MODEL_NULL) {
+        s->chat = chat_null(v);
+    } else {
+        struct prompt_config prompt = job->prompt;
+        char none[] = "none";
+        if (job->task.kind == TASK_COMPLETE)
+            prompt.template =
+                none; /* documents are the prompts: no template is needed, or proven */
+        char *base = file_parent(job->path);
+        rc = chat_open(&s->chat, v, model_gguf(s->model), &prompt, base, e);
+        free(base);
+    }
+    return rc ? rc : prompts_open(&s->prompts, &job->prompt, job->task.kind, s->chat, v, e);
+}
+
+static int open_pages(struct setup *s, struct err *e)
+{
+    const struct model_sizes *sizes = &s->plan.sizes;
+    uint8_t context[HASH_BYTES];
+    int rc = model_context_digest(s->model, context, e);
+    if (!rc)
+        rc = page_pool_new(&s->pages, s->plan.n_pages, sizes->n_layer, sizes->slice_bytes, e);
+    if (!rc)
+        s->prefixes = prefix_index_new(s->pages, context);
+    return rc;
+}
+
+/* All settings of a section that can change an answer. */
+static int hash_section(struct hash *h, const struct job *job, const char *name, struct err *e)
+{
+    struct buf text;
+    int rc = 0;
+    buf_init(&text, 1 << 20);
+    for (size_t i = 0; i < n_job_sections; i++) {
+        const struct job_section *sec = &job_sections[i];
+        if (strcmp(sec->name, name) != 0)
+            continue;
+        const void *config = (const char *)job + sec->offset;
+        for (size_t k = 0; k < *sec->n_opts && rc >= 0; k++) {
+            if (strcmp(sec->opts[k].name, "batch") == 0)
+                continue; /* never changes an answer */
+            for (size_t item = 0; rc >= 0; item++) {
+                buf_clear(&text);
+                rc = opt_text(&sec->opts[k], config, item, &text, e);
+                if (rc != 0)
+                    break;
+                hash_field(h, sec->opts[k].name, text.data, text.len);
+            }
+        }
+    }
+    buf_release(&text);
+    return rc < 0 ? rc : 0;
+}
+
+static int find_facts(struct setup *s, const struct job *job, struct err *e)
+{
+    static const char *const sections[] = {"chunk", "task", "decode"};
+    uint8_t digest[HASH_BYTES];
+    struct hash h;
+    snprintf(s->facts.model_name, sizeof(s->facts.model_name), "%s",
+             model_hparams(s->model)->name);
+    int rc = model_digest(s->model, s->facts.model_digest, e);
+    hash_init(&h);
+    prompts_digest(s->prompts, digest);
+    hash_field(&h, "prompts", digest, sizeof(digest));
+    hash_field_u64(&h, "context", (uint64_t)s->plan.context);
+    for (size_t i = 0; i < ARRAY_LEN(sections) && !rc; i++) {
+        hash_field(&h, "section", sections[i], strlen(sections[i]));
+        rc = hash_section(&h, job, sections[i], e);
+    }
+    hash_end(&h, digest);
+    hash_hex(digest, s->facts.prompt_digest);
+    return rc;
+}
+
+int setup_open(struct setup *s, const struct job *job, struct err *e)
+{
+    struct machine machine;
+    machine_read(&machine, "");
+    int rc = open_kernels(s, job, e);
+    if (!rc)
+        rc = model_open(&s->model, &job->model, e);
+    if (!rc)
+        rc = open_prompts(s, job, e);
+    if (!rc)
+        rc = plan_make(&s->plan, job, s->model, &machine, e);
+    if (!rc)
+        rc = plan_fits(&s->plan, e);
+    if (rc)
+        return rc;
+    omp_set_num_threads(s->plan.threads); /* packing the weights uses the team, too */
+    rc = model_load(s->model, &s->kernels, s->plan.rows, s->plan.logits, e);
+    if (!rc)
+        rc = open_pages(s, e);
+    return rc ? rc : find_facts(s, job, e);
+}
+
+void setup_close(struct setup *s)
+{
+    prefix_index_free(s->prefixes);
+    page_pool_free(s->pages);
+    prompts_free(s->prompts);
+    chat_free(s->chat);
+    model_free(s->model);
+    *s = (struct setup){0};
+}

@@ -1,0 +1,31 @@
+/* pipeline/setup.h - what a run opens before its stages: kernels, model, template, plan, page pool.
+ *
+ * Rules:  1. In the order of cost: what can be refused is refused before weights are loaded.
+ *         2. setup_close() is safe on a zeroed struct and after a failed setup_open().
+ */
+#ifndef QUIRE_PIPELINE_SETUP_H
+#define QUIRE_PIPELINE_SETUP_H
+
+#include "kernels/kernels.h"
+#include "pipeline/job.h"
+#include "pipeline/plan.h"
+#include "stages/kv/prefix.h"
+#include "stages/model/chat.h"
+#include "stages/model/prompt.h"
+#include "stages/stage.h"
+
+struct setup {
+    struct kernels kernels;
+    struct model *model;
+    struct chat *chat;
+    struct prompts *prompts;
+    struct plan plan;
+    struct page_pool *pages;
+    struct prefix_index *prefixes;
+    struct run_facts facts;
+};
+
+int setup_open(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;
+void setup_close(struct setup *s);
+
+#endif
