@@ -197,10 +197,9 @@ static int check_limits(const struct model *m, const struct forward_rows *seqs, 
     int64_t rows = 0, logits = 0;
     for (int s = 0; s < n_seqs; s++) {
         const struct forward_rows *q = &seqs[s];
-        assert(q->n > 0 && q->pos >= 0 &&
-               (q->table->n_pages - 1) * PAGE_TOKENS < q->pos + q->n);
-        assert(q->pos + q->n <= q->table->n_pages * PAGE_TOKENS);
-        if (q->pos > m->limits.context - q->n)
+        assert(q->n > 0 && q->pos >= 0 && q->pos + q->n <= q->table->n_pages * PAGE_TOKENS);
+        int most_pages = (m->limits.context + PAGE_TOKENS - 1) / PAGE_TOKENS;
+        if (q->pos > m->limits.context - q->n || q->table->n_pages > most_pages)
             return err_set(e, REACH_DOC, ERR_LIMIT,
                            "position %d is past the context of %d tokens", q->pos + q->n - 1,
                            m->limits.context);

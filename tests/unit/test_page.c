@@ -1,0 +1,279 @@
+/* Every transition of the state diagram in stages/kv/page.h, and what the audit finds. */
+#include "stages/kv/block_table.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct page_pool *pool_of(int n)
+{
+    struct err e = {0};
+    struct page_pool *p;
+    assert_int_equal(page_pool_new(&p, n, 2, 100, &e), 0);
+    return p;
+}
+
+static void sound(struct page_pool *p, int64_t refs)
+{
+    struct err e = {0};
+    if (page_pool_audit(p, refs, &e) != 0)
+        fail_msg("%s", e.msg);
+}
+
+static struct page_stats stats_of(const struct page_pool *p)
+{
+    struct page_stats s;
+    page_pool_stats(p, &s);
+    return s;
+}
+
+static void a_new_pool_is_all_free(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(3);
+    struct page_stats s = stats_of(p);
+    assert_int_equal(s.total, 3);
+    assert_int_equal(s.used, 0);
+    assert_int_equal(s.idle, 0);
+    sound(p, 0);
+    page_pool_free(p);
+    page_pool_free(NULL);
+}
+
+static void an_open_page_goes_back_to_free(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(2);
+    page_id a = page_alloc(p);
+    assert_int_equal(page_refs(p, a), 1);
+    assert_false(page_is_sealed(p, a));
+    sound(p, 1);
+    page_unref(p, a);
+    sound(p, 0);
+    assert_int_equal(stats_of(p).used, 0);
+    assert_int_equal(stats_of(p).peak_used, 1);
+    assert_int_equal(page_alloc(p), a); /* the page freed last is the one in the cache */
+    page_unref(p, a);
+    page_pool_free(p);
+}
+
+static void a_sealed_page_outside_the_index_goes_back_to_free(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(1);
+    page_id a = page_alloc(p);
+    page_seal(p, a, false);
+    page_ref(p, a);
+    assert_int_equal(page_refs(p, a), 2);
+    sound(p, 2);
+    page_unref(p, a);
+    page_unref(p, a);
+    sound(p, 0);
+    assert_int_equal(stats_of(p).idle, 0);
+    assert_int_equal(page_alloc(p), a);
+    page_unref(p, a);
+    page_pool_free(p);
+}
+
+static void an_indexed_page_becomes_idle_and_comes_back(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(2);
+    page_id a = page_alloc(p);
+    memset(page_slice(p, a, 1), 7, 100);
+    page_seal(p, a, true);
+    page_unref(p, a);
+    assert_int_equal(stats_of(p).idle, 1);
+    assert_int_equal(stats_of(p).used, 0);
+    sound(p, 0);
+    page_ref(p, a);
+    assert_int_equal(stats_of(p).idle, 0);
+    assert_int_equal(stats_of(p).used, 1);
+    assert_int_equal(((uint8_t *)page_slice(p, a, 1))[99], 7);
+    sound(p, 1);
+    page_unref(p, a);
+    page_pool_free(p);
+}
+
+struct forgotten {
+    page_id ids[8];
+    int n;
+};
+
+static void note(void *ctx, page_id id)
+{
+    struct forgotten *f = ctx;
+    f->ids[f->n++] = id;
+}
+
+static void the_oldest_idle_page_is_evicted_first_and_forgotten(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(3);
+    struct forgotten f = {.n = 0};
+    page_pool_on_evict(p, note, &f);
+    page_id id[3];
+    for (int i = 0; i < 3; i++) {
+        id[i] = page_alloc(p);
+        page_seal(p, id[i], true);
+    }
+    assert_int_equal(page_alloc(p), PAGE_NONE); /* every page is referenced */
+    page_unref(p, id[1]);
+    page_unref(p, id[0]);
+    page_unref(p, id[2]);
+    page_ref(p, id[1]); /* used again: no longer the oldest */
+    page_unref(p, id[1]);
+    for (int i = 0; i < 3; i++)
+        assert_int_not_equal(page_alloc(p), PAGE_NONE);
+    assert_int_equal(f.n, 3);
+    assert_int_equal(f.ids[0], id[0]);
+    assert_int_equal(f.ids[1], id[2]);
+    assert_int_equal(f.ids[2], id[1]);
+    assert_int_equal(stats_of(p).evictions, 3);
+    assert_int_equal(page_alloc(p), PAGE_NONE);
+    sound(p, 3);
+    page_pool_free(p);
+}
+
+static void slices_are_apart_and_aligned(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(4);
+    page_id id[4];
+    for (int i = 0; i < 4; i++) {
+        id[i] = page_alloc(p);
+        for (int l = 0; l < 2; l++) {
+            assert_int_equal((uintptr_t)page_slice(p, id[i], l) % 64, 0);
+            memset(page_slice(p, id[i], l), 10 * i + l, 100);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int l = 0; l < 2; l++) {
+            const uint8_t *s = page_slice(p, id[i], l);
+            for (int b = 0; b < 100; b++)
+                assert_int_equal(s[b], 10 * i + l);
+        }
+        page_unref(p, id[i]);
+    }
+    page_pool_free(p);
+}
+
+static void a_large_pool_costs_nothing_until_it_is_used(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct page_pool *p;
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(page_pool_new(&p, 10000, 30, 49152, &e), 0); /* 14.7 GB of address space */
+    page_unref(p, page_alloc(p));
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 64 * 1024);
+    page_pool_free(p);
+}
+
+static void a_pool_past_the_address_space_is_refused(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct page_pool *p;
+    assert_int_equal(page_pool_new(&p, INT32_MAX, 512, SIZE_MAX / 1024, &e), -ERR_NOMEM);
+    assert_int_equal(e.reach, REACH_JOB);
+}
+
+/* Debug builds stop; release builds count, and the audit reports it. */
+static void an_underflow_is_detected(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(1);
+    page_id a = page_alloc(p);
+    page_seal(p, a, true);
+    page_unref(p, a);
+#ifdef NDEBUG
+    page_unref(p, a);
+    assert_int_equal(stats_of(p).underflows, 1);
+    struct err e = {0};
+    assert_int_equal(page_pool_audit(p, 0, &e), -ERR_BUG);
+    assert_non_null(strstr(e.msg, "underflow"));
+#else
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1);
+        page_unref(p, a);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+#endif
+    page_pool_free(p);
+}
+
+static void the_audit_finds_a_reference_too_many(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(1);
+    page_id a = page_alloc(p);
+    struct err e = {0};
+    assert_int_equal(page_pool_audit(p, 0, &e), -ERR_BUG);
+    assert_string_equal(e.msg, "KV pool: references: 1, expected 0");
+    page_unref(p, a);
+    page_pool_free(p);
+}
+
+static void a_block_table_reserves_whole_pages_and_gives_all_back(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_of(20);
+    struct err e = {0};
+    struct block_table *t = block_table_new(p);
+    assert_int_equal(block_table_reserve(t, 0, &e), 0);
+    assert_int_equal(t->n_pages, 0);
+    assert_int_equal(block_table_reserve(t, 64, &e), 0);
+    assert_int_equal(t->n_pages, 1);
+    assert_int_equal(block_table_reserve(t, 65, &e), 0);
+    assert_int_equal(t->n_pages, 2);
+    assert_int_equal(block_table_reserve(t, 64 * 20, &e), 0);
+    assert_int_equal(t->n_pages, 20);
+    void *slices[20];
+    block_table_slices(t, 1, slices);
+    for (int i = 0; i < 20; i++)
+        assert_ptr_equal(slices[i], page_slice(p, t->pages[i], 1));
+    assert_int_equal(block_table_reserve(t, 64 * 20 + 1, &e), -ERR_NOMEM);
+    assert_int_equal(e.reach, REACH_DOC);
+    assert_int_equal(t->n_pages, 20); /* what was added stays */
+    block_table_free(t);
+    block_table_free(NULL);
+    sound(p, 0);
+    page_pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_pool_is_all_free),
+        cmocka_unit_test(an_open_page_goes_back_to_free),
+        cmocka_unit_test(a_sealed_page_outside_the_index_goes_back_to_free),
+        cmocka_unit_test(an_indexed_page_becomes_idle_and_comes_back),
+        cmocka_unit_test(the_oldest_idle_page_is_evicted_first_and_forgotten),
+        cmocka_unit_test(slices_are_apart_and_aligned),
+        cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_used),
+        cmocka_unit_test(a_pool_past_the_address_space_is_refused),
+        cmocka_unit_test(an_underflow_is_detected),
+        cmocka_unit_test(the_audit_finds_a_reference_too_many),
+        cmocka_unit_test(a_block_table_reserves_whole_pages_and_gives_all_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
