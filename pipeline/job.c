@@ -99,7 +99,7 @@ static int unknown_key(const struct job_source *src, const struct job_entry *x, 
     if (owner)
         return job_fail(src, x->at, e, "unknown key \"%s\" in %s: %s belongs to %s", x->key,
                         where, x->key, owner);
-    if (near.best)
+    if (near.best && !(far.best && far.distance < near.distance))
         return job_fail(src, x->at, e, "unknown key \"%s\" in %s: did you mean \"%s\"?", x->key,
                         where, near.best);
     if (far.best)
@@ -203,7 +203,7 @@ static int check_required(const struct job_source *src, struct err *e)
                             x         ? x->at
                             : section ? section->at
                                       : top,
-                            e, "%s.%s is %s: %s", s->name, o->name,
+                            e, "%s.%s is %s. %s", s->name, o->name,
                             x ? "an empty list" : "missing", o->help);
         }
     }

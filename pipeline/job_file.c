@@ -29,6 +29,8 @@ struct reader {
     struct err *e;
 };
 
+static const char root_expected[] = "a job file is a mapping of sections, such as \"model:\"";
+
 static struct job_place place(yaml_mark_t m)
 {
     struct job_place at = {.line = m.line < INT_MAX ? (int)m.line + 1 : INT_MAX,
@@ -68,8 +70,10 @@ static int syntax_error(struct reader *r, const yaml_parser_t *p)
             if (r->text[i] == '\n')
                 at = (struct job_place){at.line + 1, 1};
         }
-        return fail(r, at, "%s", problem);
+        return fail(r, at, "not valid text: %s", problem);
     }
+    if (strstr(context, "quoted scalar") && strstr(problem, "end of stream"))
+        return fail(r, place(p->context_mark), "a quote that is not closed");
     if (strstr(context, "alias"))
         return fail(r, at, "a text that begins with * needs quotes: \"*.txt\"");
     size_t i = p->problem_mark
@@ -186,13 +190,15 @@ static int on_scalar(struct reader *r, const yaml_event_t *ev)
         break;
     }
     return fail(r, place(ev->start_mark),
-                "a job file is a mapping of sections, such as \"model:\"");
+                "%s", root_expected);
 }
 
 static int on_sequence(struct reader *r, const yaml_event_t *ev)
 {
     if (r->state == ITEM)
         return fail(r, place(ev->start_mark), "a list inside a list");
+    if (r->state == DONE)
+        return fail(r, place(ev->start_mark), "%s", root_expected);
     if (r->state != TOP_VALUE && r->state != VALUE)
         return fail(r, place(ev->start_mark), "a list where a key is expected");
     r->entry->list = true;
