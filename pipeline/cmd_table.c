@@ -22,6 +22,14 @@ static const struct cmd_option show_options[] = {
     SET_OPTION,
     {"--prompt", NULL, "print the prompt of an example, and its tokens, instead", NULL},
 };
+static const struct cmd_option inspect_options[] = {
+    {"--context", "TOKENS", "plan for this context", NULL},
+    {"--batch", "N", "plan for this many answers side by side", NULL},
+};
+static const struct cmd_option tokenize_options[] = {
+    {"--ids", NULL, "print the ids only", NULL},
+    {"--special", NULL, "read <|im_start|> and the like in the text as special tokens", NULL},
+};
 static const struct cmd_option help_options[] = {
     {"--markdown", NULL, "print docs/job-file.md", NULL},
     {"--schema", NULL, "print docs/job.schema.json", NULL},
@@ -51,6 +59,18 @@ const struct cmd cmds[] = {
      "  quire help decode.max_tokens\n"
      "  quire help max_tokens",
      0, 1, WORDS_TOPIC, OPTIONS(help_options), cmd_help},
+    {"inspect", "MODEL.gguf", "what a model file holds and the memory it takes",
+     "Metadata, tensors, vocabulary, chat template, and the memory plan of a job with this "
+     "model.\n\n"
+     "  quire inspect model.gguf\n"
+     "  quire inspect model.gguf --context 32768 --batch 4",
+     1, 1, WORDS_MODEL, OPTIONS(inspect_options), cmd_inspect},
+    {"tokenize", "MODEL.gguf [FILE]", "print the tokens of a text",
+     "Reads FILE, or standard input, and prints a line per token: its id and its bytes.\n"
+     "The text is read as a document is: what looks like a special token stays text.\n\n"
+     "  echo \"The bridge.\" | quire tokenize model.gguf\n"
+     "  quire tokenize model.gguf notes.txt --ids | wc -l",
+     1, 2, WORDS_MODEL, OPTIONS(tokenize_options), cmd_tokenize},
     {"version", "", "print the version", "  quire version", 0, 0, WORDS_NONE, NULL, 0,
      cmd_version},
 };

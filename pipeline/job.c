@@ -225,13 +225,20 @@ static char *absolute(const char *path)
     return joined;
 }
 
-static int fill(struct job *j, const struct job_source *src, const char *base, struct err *e)
+int job_defaults(struct job *j, struct err *e)
 {
     for (size_t i = 0; i < n_job_sections; i++) {
         const struct job_section *s = &job_sections[i];
         if (opt_defaults(s->opts, *s->n_opts, config_of(j, s), e))
             return err_wrap(e, "section %s", s->name);
     }
+    return 0;
+}
+
+static int fill(struct job *j, const struct job_source *src, const char *base, struct err *e)
+{
+    if (job_defaults(j, e))
+        return -(int)e->code;
     for (size_t i = 0; i < src->file->n; i++)
         if (set_entry(j, src, &src->file->entries[i], base, e))
             return -(int)e->code;

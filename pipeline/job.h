@@ -45,6 +45,9 @@ struct job_section {
 extern const struct job_section job_sections[];
 extern const size_t n_job_sections;
 
+/* Every key at its default; keys without one are unset. job_release() frees it. */
+int job_defaults(struct job *j, struct err *e) MUST_CHECK;
+
 /* Parse text (len bytes) of a file named path. Pure but for getenv(), and getcwd() for a relative path. The
  * job is then complete: defaults filled, ranges and required keys checked, keys that exclude each other
  * refused. On failure *j is released. Returns 0, or -ERR_CONFIG with a message that names the place and, for a wrong name, the nearest. */
