@@ -2,14 +2,10 @@
 #include "pipeline/cmd.h"
 
 #include "pipeline/cmd_prompt.h"
-#include "pipeline/machine.h"
-#include "pipeline/plan.h"
+#include "pipeline/setup.h"
 #include "pipeline/survey.h"
-#include "stages/base/file.h"
-#include "stages/model/prompt.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
 {
@@ -20,61 +16,59 @@ int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
     return job_load_with(j, l->args[0], settings, n, e);
 }
 
-static int print_head(const struct job *j, const struct model *m, const struct chat *chat,
+static int print_head(const struct job *j, const struct setup *s, const struct survey *found,
                       struct buf *out, struct err *e)
 {
-    struct survey s;
-    const struct hparams *h = model_hparams(m);
-    if (survey_count(&s, &j->ingest.from, e))
-        return -(int)e->code;
+    const struct hparams *h = model_hparams(s->model);
     int rc = buf_addf(out, e, "job      %s\ninput    %" PRIu64 " file%s, %" PRIu64 " bytes\n",
-                      j->name, s.files, s.files == 1 ? "" : "s", s.bytes);
+                      j->name, found->files, found->files == 1 ? "" : "s", found->bytes);
     if (!rc)
         rc = buf_addf(out, e,
                       "model    %s: %s, %d layers, %d wide, trained for %d tokens\nvocab    "
                       "%s, %d tokens\n",
                       h->name, arch_name(h->arch), h->n_layer, h->n_embd, h->context_train,
-                      vocab_kind(model_vocab(m)), h->n_vocab);
+                      vocab_kind(model_vocab(s->model)), h->n_vocab);
     if (!rc)
-        rc = buf_addf(out, e, "template %s\n", chat_family(chat));
-    for (const char *const *note = chat_notes(chat); !rc && *note; note++)
+        rc = buf_addf(out, e, "template %s\n", chat_family(s->chat));
+    for (const char *const *note = chat_notes(s->chat); !rc && *note; note++)
         rc = buf_addf(out, e, "         %s\n", *note);
-    return rc ? rc : buf_addf(out, e, "results  %s\n\n", j->write.to);
+    return rc ? rc
+              : buf_addf(out, e, "kernels  %s\nresults  %s\n\n", s->kernels.name, j->write.to);
 }
 
-static int print_plan(const struct job *j, const struct model *m, struct buf *out,
-                      struct err *e)
+/* Prints nothing for a job that cannot be planned; a plan that does not fit is printed with its error, since its
+ * lines say what is large. */
+static int check(const struct job *j, struct buf *out, struct err *e)
 {
-    struct machine k;
-    struct plan p;
-    machine_read(&k, "");
-    int rc = plan_make(&p, j, m, &k, e);
+    struct setup s = {0};
+    struct survey found;
+    int rc = survey_count(&found, &j->ingest.from, e);
     if (!rc)
-        rc = plan_print(&p, out, e);
-    return rc ? rc : plan_fits(&p, e);
+        rc = setup_read(&s, j, e);
+    if (!rc)
+        rc = print_head(j, &s, &found, out, e);
+    if (!rc)
+        rc = plan_print(&s.plan, out, e);
+    if (!rc)
+        rc = plan_fits(&s.plan, e);
+    setup_close(&s);
+    return rc;
 }
 
 int cmd_check(const struct cmd_line *l)
 {
-    struct err e = {0};
+    struct err e = {0}, closed = {0};
     struct job j;
-    struct cmd_setup s = {0};
     struct buf out;
     buf_init(&out, CMD_TEXT);
     if (cmd_load_job(l, &j, &e))
         return cmd_fail(&e);
-    int rc = cmd_setup_open(&s, &j, &e);
-    if (!rc)
-        rc = print_head(&j, s.model, s.chat, &out, &e);
-    if (!rc)
-        rc = print_plan(&j, s.model, &out, &e);
-    /* A plan that does not fit is shown all the same: its lines say what is large. */
-    struct err none = {0};
-    int status = cmd_print(&out, 0, &none);
-    cmd_setup_close(&s);
+    int rc = check(&j, &out, &e);
+    int status = cmd_print(&out, 0, &closed);
     job_release(&j);
-    if (!rc)
+    if (rc == 0)
         return status;
+    err_wrap(&e, "%s", l->args[0]);
     cmd_fail(&e);
     return EXIT_USAGE;
 }

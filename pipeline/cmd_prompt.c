@@ -1,41 +1,10 @@
 #include "pipeline/cmd_prompt.h"
 
-#include "stages/base/file.h"
+#include "pipeline/setup.h"
 #include "stages/base/utf8.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static const char example[] =
     "The committee met on Monday. It agreed to repair the bridge before winter.";
-
-int cmd_setup_open(struct cmd_setup *s, const struct job *j, struct err *e)
-{
-    *s = (struct cmd_setup){0};
-    int rc = model_open(&s->model, &j->model, e);
-    if (!rc && j->model.kind == MODEL_NULL) {
-        s->chat = chat_null(model_vocab(s->model));
-    } else if (!rc) {
-        char *base = file_parent(j->path);
-        rc = chat_open(&s->chat, model_vocab(s->model), model_gguf(s->model), &j->prompt, base,
-                       e);
-        free(base);
-    }
-    if (!rc)
-        rc = prompts_open(&s->prompts, &j->prompt, j->task.kind, s->chat, model_vocab(s->model),
-                          e);
-    if (rc)
-        cmd_setup_close(s);
-    return rc;
-}
-
-void cmd_setup_close(struct cmd_setup *s)
-{
-    prompts_free(s->prompts);
-    chat_free(s->chat);
-    model_free(s->model);
-    *s = (struct cmd_setup){0};
-}
 
 /* Bytes in double quotes; what is not printable UTF-8 (a token may be a part of a character) as \xNN. */
 static int add_quoted(const char *s, size_t n, struct buf *out, struct err *e)
@@ -73,7 +42,7 @@ int cmd_print_token(const struct vocab *v, int32_t id, struct buf *out, struct e
 }
 
 /* The prompt is built with the example and with nothing: what both begin and end with is the job's own. */
-static int print_prompt(const struct cmd_setup *s, enum prompt_kind kind, const struct job *j,
+static int print_prompt(const struct setup *s, enum prompt_kind kind, const struct job *j,
                         struct buf *out, struct err *e)
 {
     const struct vocab *v = model_vocab(s->model);
@@ -113,16 +82,15 @@ static int print_prompt(const struct cmd_setup *s, enum prompt_kind kind, const 
 
 int cmd_show_prompt(const struct job *j, struct buf *out, struct err *e)
 {
-    struct cmd_setup s;
-    int rc = cmd_setup_open(&s, j, e);
-    if (rc)
-        return rc;
-    rc = print_prompt(&s, PROMPT_DOCUMENT, j, out, e);
+    struct setup s = {0};
+    int rc = setup_read(&s, j, e);
+    if (!rc)
+        rc = print_prompt(&s, PROMPT_DOCUMENT, j, out, e);
     if (!rc && j->task.kind != TASK_COMPLETE && j->task.strategy != STRATEGY_SINGLE) {
         rc = buf_addc(out, '\n', e);
         if (!rc)
             rc = print_prompt(&s, PROMPT_REDUCE, j, out, e);
     }
-    cmd_setup_close(&s);
+    setup_close(&s);
     return rc;
 }

@@ -98,7 +98,7 @@ static int find_facts(struct setup *s, const struct job *job, struct err *e)
     return rc;
 }
 
-int setup_open(struct setup *s, const struct job *job, struct err *e)
+int setup_read(struct setup *s, const struct job *job, struct err *e)
 {
     struct machine machine;
     machine_read(&machine, "");
@@ -109,6 +109,12 @@ int setup_open(struct setup *s, const struct job *job, struct err *e)
         rc = open_prompts(s, job, e);
     if (!rc)
         rc = plan_make(&s->plan, job, s->model, &machine, e);
+    return rc;
+}
+
+int setup_open(struct setup *s, const struct job *job, struct err *e)
+{
+    int rc = setup_read(s, job, e);
     if (!rc)
         rc = plan_fits(&s->plan, e);
     if (rc)

@@ -25,6 +25,10 @@ struct setup {
     struct run_facts facts;
 };
 
+/* Kernels, the model's metadata, template, prompts and plan: all that `quire check` looks at. Loads no weights and
+ * does not ask whether the plan fits. */
+int setup_read(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;
+/* setup_read(), and everything a run needs besides. */
 int setup_open(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;
 void setup_close(struct setup *s);
 
