@@ -7,7 +7,7 @@
  *            product meets a sum, fma is written. Round to nearest even, no flush to zero.
  *         2. Results never depend on the number of threads, on other rows of the call, or on how a
  *            matrix is split: an output column is one lane and sums over K in order.
- *         3. Kernels allocate nothing; scratch comes from the caller, sizes from the *_bytes functions.
+ *         3. Kernels allocate nothing; scratch comes from the caller, aligned to 64, sizes from functions here.
  *         4. Pointers are not NULL, counts >= 1, outputs do not overlap inputs unless said.
  *         5. Ops over several rows share them out over the threads of OpenMP's current setting.
  * Domain: finite inputs. kern_prepare and kv_store report rows that are not finite in bad[row] (set to 1,

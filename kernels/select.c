@@ -20,7 +20,6 @@ unsigned kern_cpu_flags(void)
 
 void kernels_init(struct kernels *k, unsigned cpu_flags)
 {
-    (void)cpu_flags;
     *k = (struct kernels){
         .name = "ref",
         .prepare = prepare_ref,
@@ -37,12 +36,29 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .kv_store = kv_store_ref,
         .attn = attn_ref,
     };
+    if (cpu_flags & KERN_CPU_AVX2)
+        *k = (struct kernels){
+            .name = "avx2",
+            .prepare = prepare_avx2,
+            .matmul = matmul_avx2,
+            .rms_norm = rms_norm_avx2,
+            .rope = rope_avx2,
+            .silu_mul = silu_mul_avx2,
+            .gelu_mul = gelu_mul_avx2,
+            .add = add_avx2,
+            .scale = scale_avx2,
+            .add_bias = add_bias_avx2,
+            .softmax = softmax_avx2,
+            .argmax = argmax_avx2,
+            .kv_store = kv_store_avx2,
+            .attn = attn_avx2,
+        };
 }
 
 void kernels_init_float_inputs(struct kernels *k, unsigned cpu_flags)
 {
     kernels_init(k, cpu_flags);
-    k->matmul = matmul_float_inputs_ref;
+    k->matmul = cpu_flags & KERN_CPU_AVX2 ? matmul_float_inputs_avx2 : matmul_float_inputs_ref;
 }
 
 /* MXCSR: all exceptions masked, round to nearest, no flush to zero; the sticky flags do not matter. */

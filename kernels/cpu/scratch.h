@@ -19,7 +19,7 @@ struct matmul_scratch {
     union {
         struct {
             float scales[CHUNK_BLOCKS][SCALE_FLOATS];
-            uint8_t weights[CHUNK_BLOCKS][1024];
+            uint8_t weights[CHUNK_BLOCKS * 1024];
         };
         float values[CHUNK_K][16];
     };

@@ -1,0 +1,207 @@
+/* kernels/cpu/matmul_tile_avx2.h - products of quantised weights with int8 rows: one tile.
+ *
+ * What:   tiles of up to 6 rows by one panel, two vectors wide.
+ *
+ * One instruction multiplies unsigned bytes by signed ones and adds neighbours into int16. Its results
+ * are summed in int16 as long as that is exact (weight times 127, two products each, at most 32767):
+ *   4 bits, 8 steps: 2*15*127*8 = 30480     5 bits, 4 steps: 31496     6 bits, 2 steps: 32004
+ *   8 bits as two planes of nibbles, 8 steps each: the sum is low + 16*high.
+ * 12 int16 sums, 2 weights, the row's word and a product are the 16 registers.
+ *
+ * From sum to float in one fma: an int32 added to the bits of 12582912.0f reads as 12582912 + sum, and
+ * fma(12582912 + sum, d, -12582912*d) is float(sum)*d rounded once, since 12582912*d is exact. (For
+ * sum = 0, d < 0 it gives +0 where the formula has -0: no accumulator is ever -0, so nobody sees it.)
+ */
+#ifndef QUIRE_KERNELS_CPU_MATMUL_TILE_AVX2_H
+#define QUIRE_KERNELS_CPU_MATMUL_TILE_AVX2_H
+
+#include "kernels/cpu/input.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/unpack_avx2.h"
+
+/* What a tile is specialised for. In scratch, weights are [step][64] bytes (planes: low, then high) and
+ * scales are rows of 16 floats: d, -12582912*d, then the minimum, or the second d and its multiple. */
+struct tile_form {
+    int bits, off_log2; /* off_log2 < 0: no offset */
+    bool min, direct;
+};
+
+static const int16_t ones[16]
+    __attribute__((aligned(32))) = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static const int16_t sixteens[16] __attribute__((aligned(32))) = {
+    16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+
+/* plane: 0 all bits or the low nibbles, 1 the high nibbles of 8-bit weights. */
+TILE_INLINE __m256i weights_of_step(struct tile_form f, const uint8_t *w, int plane, int step,
+                                    int half)
+{
+    if (!f.direct)
+        return _mm256_load_si256((const __m256i *)(w + 512 * plane + 64 * step + 32 * half));
+    if (f.bits < 8)
+        return record_step(f.bits, w, step, half);
+    __m256i v = load_bytes(w + 64 * step + 32 * half);
+    return plane ? high_nibbles(v) : low_nibbles(v);
+}
+
+/* sums = steps [begin, end) in int16. */
+TILE_INLINE void add_steps(__m256i sums[ROW_GROUP][2], int rows, struct tile_form f,
+                           const struct input_block *a, const uint8_t *w, int plane, int begin,
+                           int end)
+{
+    UNROLL
+    for (int step = begin; step < end; step++) {
+        __m256i w0 = weights_of_step(f, w, plane, step, 0),
+                w1 = weights_of_step(f, w, plane, step, 1);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            int32_t word;
+            memcpy(&word, a->q[step][r], 4);
+            __m256i x = _mm256_set1_epi32(word);
+            __m256i p0 = _mm256_maddubs_epi16(w0, x), p1 = _mm256_maddubs_epi16(w1, x);
+            sums[r][0] = step == begin ? p0 : _mm256_add_epi16(sums[r][0], p0);
+            sums[r][1] = step == begin ? p1 : _mm256_add_epi16(sums[r][1], p1);
+            PIN(sums[r][0]);
+            PIN(sums[r][1]);
+        }
+    }
+}
+
+/* part = (or +=) the int16 sums times `factor`, in int32. */
+TILE_INLINE void widen(__m256i part[ROW_GROUP][2], __m256i sums[ROW_GROUP][2], int rows,
+                       const int16_t *factor, bool add)
+{
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m256i wide = _mm256_madd_epi16(sums[r][h], *(const __m256i *)factor);
+        part[r][h] = add ? _mm256_add_epi32(part[r][h], wide) : wide;
+    }
+    __asm__ volatile(
+        "" ::
+            : "memory"); /* the parts go to memory: the registers are for the next steps */
+}
+
+/* MAGIC + sum - off*n as a float. last: the int16 sums that are not in part yet; part may be NULL. */
+TILE_INLINE __m256 magic_sum(struct tile_form f, const __m256i *part, __m256i last, int32_t n)
+{
+    __m256i sum = _mm256_madd_epi16(last, *(const __m256i *)ones);
+    if (part)
+        sum = _mm256_add_epi32(sum, *part);
+    __m256i start = _mm256_set1_epi32(MAGIC_BITS);
+    if (f.off_log2 >= 0)
+        start = _mm256_sub_epi32(start, _mm256_slli_epi32(_mm256_set1_epi32(n), f.off_log2));
+    return _mm256_castsi256_ps(_mm256_add_epi32(sum, start));
+}
+
+/* acc = fma(float(sum) * d, d_a, acc), after the minimum's term if there is one. */
+TILE_INLINE void add_floats(float acc[16], int h, __m256 sum, const float *scales, int i,
+                            bool min, const struct input_block *a, int r)
+{
+    __m256 d = _mm256_load_ps(scales + 32 * i + 8 * h),
+           offset = _mm256_load_ps(scales + 32 * i + 16 + 8 * h);
+    __m256 t = _mm256_fmadd_ps(sum, d, offset), o = _mm256_load_ps(acc + 8 * h);
+    if (min)
+        o = _mm256_fmadd_ps(_mm256_load_ps(scales + 32 + 8 * h), _mm256_broadcast_ss(&a->s[r]),
+                            o);
+    _mm256_store_ps(acc + 8 * h, _mm256_fmadd_ps(t, _mm256_broadcast_ss(&a->d[r]), o));
+}
+
+/* One block of a tile: steps of one scale, [begin, end). */
+TILE_INLINE void add_span(float (*acc)[16], int rows, struct tile_form f,
+                          const struct input_block *a, const uint8_t *w, const float *scales,
+                          int i, int begin, int end)
+{
+    __m256i sums[ROW_GROUP][2], part[ROW_GROUP][2];
+    const bool has_part = f.bits > 4;
+    const int mid = f.bits == 5 || f.bits == 6 ? (begin + end) / 2 : begin;
+    if (f.bits == 8) {
+        add_steps(sums, rows, f, a, w, 1, begin, end);
+        widen(part, sums, rows, sixteens, false);
+    } else if (has_part) {
+        add_steps(sums, rows, f, a, w, 0, begin, mid);
+        widen(part, sums, rows, ones, false);
+    }
+    add_steps(sums, rows, f, a, w, 0, mid, end);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        int32_t n = f.bits != 6 ? a->n[r] : i ? a->n_high[r] : a->n[r] - a->n_high[r];
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            __m256 sum = magic_sum(f, has_part ? &part[r][h] : NULL, sums[r][h], n);
+            add_floats(acc[r], h, sum, scales, i, f.min, a, r);
+        }
+    }
+}
+
+/* Scales of one block from its record. */
+TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const uint8_t *rec)
+{
+    const __m256 magic = _mm256_set1_ps(-MAGIC);
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        UNROLL
+        for (int i = 0; i < f->n_scales; i++) {
+            __m256 d = record_scale8(f, rec, i, h);
+            _mm256_store_ps(out + 32 * i + 8 * h, d);
+            _mm256_store_ps(out + 32 * i + 16 + 8 * h, _mm256_mul_ps(d, magic));
+        }
+        if (f->min)
+            _mm256_store_ps(out + 32 + 8 * h, record_scale8(f, rec, f->n_scales, h));
+    }
+}
+
+/* acc[rows][16] += n blocks. Unpacked: w and scales are in scratch. Direct: w is the first record. */
+TILE_INLINE void add_blocks(float (*acc)[16], int rows, struct tile_form f, bool wide,
+                            const struct input_block *a, const uint8_t *w,
+                            const float (*scales)[SCALE_FLOATS], int n)
+{
+    const struct record_form form = {
+        .bits = f.bits, .min = f.min, .wide = wide, .n_scales = f.bits == 6 ? 2 : 1};
+    size_t stride = f.direct ? record_bytes(&form) : f.bits == 8 ? 1024 : 512;
+    float own[SCALE_FLOATS] __attribute__((aligned(32)));
+    for (int b = 0; b < n; b++, a++, w += stride) {
+        const float *s = f.direct ? own : scales[b];
+        if (f.direct) {
+            unpack_scales(own, &form, w);
+            for (size_t i = 0; i < stride; i += 64)
+                _mm_prefetch((const char *)w + 2048 + i, _MM_HINT_T0);
+        }
+        if (f.bits == 6) {
+            add_span(acc, rows, f, a, w, s, 0, 0, 4);
+            add_span(acc, rows, f, a, w, s, 1, 4, 8);
+        } else {
+            add_span(acc, rows, f, a, w, s, 0, 0, 8);
+        }
+    }
+}
+
+/* The tiles of one form: a copy for every number of rows. */
+TILE_INLINE void add_rows(float (*acc)[16], int rows, struct tile_form f, bool wide,
+                          const struct input_block *a, const uint8_t *w,
+                          const float (*scales)[SCALE_FLOATS], int n)
+{
+    switch (rows) {
+    case 1:
+        add_blocks(acc, 1, f, wide, a, w, scales, n);
+        break;
+    case 2:
+        add_blocks(acc, 2, f, wide, a, w, scales, n);
+        break;
+    case 3:
+        add_blocks(acc, 3, f, wide, a, w, scales, n);
+        break;
+    case 4:
+        add_blocks(acc, 4, f, wide, a, w, scales, n);
+        break;
+    case 5:
+        if (!f.direct)
+            add_blocks(acc, 5, f, wide, a, w, scales, n);
+        break;
+    default:
+        if (!f.direct)
+            add_blocks(acc, 6, f, wide, a, w, scales, n);
+    }
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* kcheck [--seed N] [--rounds N] [--long] [--bench]: the kernels against their reference, and timed. */
+#include "tests/kernels/kcheck.h"
+
+#include <string.h>
+
+/* Slow builds do fewer rounds of the same checks. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { DEFAULT_ROUNDS = 12 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { DEFAULT_ROUNDS = 12 };
+#else
+enum { DEFAULT_ROUNDS = 60 };
+#endif
+#elif defined(NDEBUG)
+enum { DEFAULT_ROUNDS = 150 };
+#else
+enum { DEFAULT_ROUNDS = 60 };
+#endif
+
+struct kcheck kcheck;
+
+int kcheck_add(struct kcheck_test *list, int n, void (*run)(void **), int arg,
+               const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(list[n].name, sizeof list[n].name, format, args);
+    va_end(args);
+    list[n].run = run;
+    list[n].arg = arg;
+    return n + 1;
+}
+
+/* Random numbers of a test depend on the seed and its number, not on the tests before it. */
+static int start_test(void **state)
+{
+    const struct kcheck_test *t = *state;
+    uint64_t mark = 14695981039346656037u;
+    for (const char *c = t->name; *c; c++)
+        mark = (mark ^ (uint8_t)*c) * 1099511628211u;
+    kcheck.state = (kcheck.seed * 0x9e3779b97f4a7c15u ^ mark) | 1;
+    set_threads(2);
+    return 0;
+}
+
+static int run_all(void)
+{
+    enum { MOST = 128 };
+    static struct kcheck_test list[MOST];
+    static struct CMUnitTest tests[MOST];
+    int n = kcheck_scalar_tests(list, 0);
+    n = kcheck_rows_tests(list, n);
+    n = kcheck_matmul_tests(list, n);
+    n = kcheck_attn_tests(list, n);
+    for (int i = 0; i < n; i++)
+        tests[i] = (struct CMUnitTest){list[i].name, list[i].run, start_test, NULL, &list[i]};
+    printf("kcheck: %s against ref, --seed %llu --rounds %d\n", kcheck.fast.name,
+           (unsigned long long)kcheck.seed, kcheck.rounds);
+    return _cmocka_run_group_tests("kcheck", tests, (size_t)n, NULL, NULL);
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: kcheck [--seed N] [--rounds N] [--long] [--bench]\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    bool bench = false;
+    kcheck.seed = 1;
+    kcheck.rounds = DEFAULT_ROUNDS;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--bench"))
+            bench = true;
+        else if (!strcmp(argv[i], "--long"))
+            kcheck.all = true;
+        else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+            kcheck.seed = strtoull(argv[++i], NULL, 0);
+        else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
+            kcheck.rounds = atoi(argv[++i]);
+        else
+            return usage();
+    }
+    kernels_init(&kcheck.ref, 0);
+    kernels_init(&kcheck.fast, kern_cpu_flags());
+    kernels_init_float_inputs(&kcheck.ref_float, 0);
+    kernels_init_float_inputs(&kcheck.fast_float, kern_cpu_flags());
+    if (bench) {
+        kcheck.state = kcheck.seed | 1;
+        kcheck_bench();
+        return 0;
+    }
+    return run_all();
+}

@@ -1,0 +1,4 @@
+#include "tests/kernels/kcheck.h"
+void kcheck_bench(void)
+{
+}
