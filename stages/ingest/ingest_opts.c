@@ -1,15 +1,18 @@
 #include "stages/ingest/ingest_opts.h"
 
-static const char *const as_names[] = {"auto", "text", "markdown", "html", "xml", "jsonl", NULL};
+static const char *const as_names[] = {"auto", "text",  "markdown", "html",
+                                       "xml",  "jsonl", NULL};
 
 #define AT(field) offsetof(struct ingest_config, field)
 
 const struct opt ingest_opts[] = {
     {"from", OPT_PATHS, AT(from), NULL, 0, 0, NULL, OPT_REQUIRED | OPT_ENV,
-     "Where the documents are: files, folders (read recursively, in name order), archives, and glob "
+     "Where the documents are: files, folders (read recursively, in name order), archives, and "
+     "glob "
      "patterns such as archive/*.zip."},
     {"include", OPT_STRINGS, AT(include), NULL, 0, 0, NULL, 0,
-     "Name patterns such as \"*.txt\"; a document is read when its file name or entry name matches one. "
+     "Name patterns such as \"*.txt\"; a document is read when its file name or entry name "
+     "matches one. "
      "Archives are always opened. Empty: everything."},
     {"exclude", OPT_STRINGS, AT(exclude), NULL, 0, 0, NULL, 0,
      "Name patterns of files and entries to leave out. Wins over include."},
@@ -19,15 +22,23 @@ const struct opt ingest_opts[] = {
      "JSONL: the field with the text of a document; a dot reaches into objects (body.text)."},
     {"id_field", OPT_STRING, AT(id_field), NULL, 0, 0, NULL, 0,
      "JSONL: the field with a name for the document. Unset: the line number."},
-    {"title_field", OPT_STRING, AT(title_field), NULL, 0, 0, NULL, 0, "JSONL: the field with a title."},
+    {"title_field", OPT_STRING, AT(title_field), NULL, 0, 0, NULL, 0,
+     "JSONL: the field with a title."},
     {"encoding", OPT_STRING, AT(encoding), NULL, 0, 0, NULL, 0,
-     "Character encoding of text without a byte order mark, such as windows-1252. Unset: what the "
+     "Character encoding of text without a byte order mark, such as windows-1252. Unset: what "
+     "the "
      "document declares, then UTF-8 if it is valid, then a detector."},
-    {"max_depth", OPT_INT, AT(max_depth), "5", 1, 16, NULL, 0, "Archives inside archives: how deep to look."},
+    {"name_encoding", OPT_STRING, AT(name_encoding), NULL, 0, 0, NULL, 0,
+     "Character encoding of entry names that are not UTF-8, such as cp866. Unset: detected "
+     "over all names "
+     "of a zip file; elsewhere such bytes are shown as \\xNN."},
+    {"max_depth", OPT_INT, AT(max_depth), "5", 1, 16, NULL, 0,
+     "Archives inside archives: how deep to look."},
     {"max_entries", OPT_INT, AT(max_entries), "100000", 1, 100000000, NULL, 0,
      "Entries in one archive, inner archives included; the rest is one named failure."},
     {"max_document", OPT_BYTES, AT(max_document), "16MiB", 1024, 4294967296.0, NULL, 0,
-     "Largest document, before and after its text is taken out. Larger ones fail by name. Raise it when "
+     "Largest document, before and after its text is taken out. Larger ones fail by name. "
+     "Raise it when "
      "your documents are longer: a run holds several in memory."},
     {"max_container", OPT_BYTES, AT(max_container), "64GiB", 1024, 0x1p50, NULL, 0,
      "Bytes that one archive may deliver in all."},

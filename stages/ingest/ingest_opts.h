@@ -10,15 +10,16 @@ struct ingest_config {
     struct opt_list from;    /* files, folders, globs */
     struct opt_list include; /* name patterns; empty: all */
     struct opt_list exclude;
-    int as;                  /* enum ingest_as */
+    int as;                                    /* enum ingest_as */
     char *text_field, *id_field, *title_field; /* JSONL */
-    char *encoding;          /* NULL: detect */
-    int max_depth;           /* nested archives */
-    int max_entries;         /* per outermost archive */
-    uint64_t max_document;   /* source bytes of one document */
-    uint64_t max_container;  /* bytes delivered by one outermost archive */
-    int max_ratio;           /* delivered / packed, checked after 1 MiB */
-    double timeout;          /* seconds of reading and extraction for one document */
+    char *encoding;                            /* NULL: detect */
+    char *name_encoding;                       /* of entry names; NULL: detect */
+    int max_depth;                             /* nested archives */
+    int max_entries;                           /* per outermost archive */
+    uint64_t max_document;                     /* source bytes of one document */
+    uint64_t max_container;                    /* bytes delivered by one outermost archive */
+    int max_ratio;                             /* delivered / packed, checked after 1 MiB */
+    double timeout; /* seconds of reading and extraction for one document */
 };
 
 extern const struct opt ingest_opts[];

@@ -1,0 +1,407 @@
+#include "stages/ingest/reader.h"
+
+#include "stages/base/log.h"
+#include "stages/base/mem.h"
+#include "stages/ingest/extract.h"
+#include "stages/ingest/inflate.h"
+#include "stages/ingest/names.h"
+#include "stages/ingest/zip_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { MAX_FILTERS = 3 };
+
+static const uint64_t SPOOL_CAP =
+    4ull << 30; /* of one archive inside an archive, in a temporary file */
+static const uint64_t QUOTA_FROM = 16ull << 20; /* a whole archive may always expand to this */
+
+static int read_item(struct reader *r, const struct item *it);
+
+/* ---- documents out ---- */
+
+struct doc *reader_doc(const struct reader *r, const struct place *p, const void *bytes,
+                       size_t n)
+{
+    struct doc *d = doc_new();
+    d->source = mem_strdup(r->source);
+    size_t depth = 0;
+    for (const struct place *x = p; x; x = x->outer)
+        depth++;
+    d->chain = mem_need((depth + 1) * sizeof(char *));
+    for (const struct place *x = p; x; x = x->outer)
+        d->chain[--depth] = mem_strdup(x->name);
+    struct hash h;
+    uint8_t id[HASH_BYTES];
+    char hex[HASH_HEX];
+    hash_init(&h);
+    hash_field(&h, "source", r->source, strlen(r->source));
+    for (const struct place *x = p; x; x = x->outer) {
+        hash_field(&h, "entry", x->name, strlen(x->name));
+        hash_field_u64(&h, "index", (uint64_t)x->index);
+    }
+    if (bytes) {
+        d->bytes = n;
+        hash_bytes(bytes, n, d->sha256);
+        hash_field(&h, "content", d->sha256, HASH_BYTES);
+    }
+    hash_end(&h, id);
+    hash_hex(id, hex);
+    memcpy(d->id, hex, sizeof(d->id) - 1);
+    return d;
+}
+
+int reader_give(struct reader *r, struct doc *d, const struct err *e)
+{
+    if (e && e->code) {
+        d->status = DOC_FAILED;
+        d->fail = *e;
+        d->fail.reach = REACH_DOC;
+    }
+    if (!d->media_type)
+        d->media_type = mem_strdup("application/octet-stream");
+    d->ordinal = r->ordinal++;
+    if (r->stats)
+        atomic_fetch_add(&r->stats->docs_found, 1);
+    if (log_get_level() >= LOG_DEBUG) {
+        char *name = doc_name(d);
+        log_debug("ingest",
+                  "document %s type=%s encoding=%s bytes=%llu text=%zu blocks=%zu%s%s", name,
+                  d->media_type, d->encoding ? d->encoding : "-", (unsigned long long)d->bytes,
+                  d->text_len, d->n_blocks, d->fail.code ? " failed: " : "", d->fail.msg);
+        free(name);
+    }
+    return r->emit(r->to, d);
+}
+
+int reader_fail(struct reader *r, const struct place *p, const struct err *e)
+{
+    return reader_give(r, reader_doc(r, p, NULL, 0), e);
+}
+
+/* ---- one document ---- */
+
+static int read_whole(struct reader *r, struct stream *s, struct buf *b, struct err *e)
+{
+    for (;;) {
+        const void *p;
+        size_t n;
+        int rc = stream_next(s, &p, &n, e);
+        if (rc != 0 || n == 0)
+            return rc;
+        if (n > b->cap - b->len)
+            return err_set(e, REACH_DOC, ERR_LIMIT,
+                           "larger than %llu bytes (ingest.max_document)",
+                           (unsigned long long)r->cfg->max_document);
+        rc = buf_add(b, p, n, e);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+static bool contains(const unsigned char *p, size_t n, const char *what, size_t len)
+{
+    for (size_t i = 0; i + len <= n; i++)
+        if (p[i] == (unsigned char)what[0] && memcmp(p + i, what, len) == 0)
+            return true;
+    return false;
+}
+
+/* Formats that are known, so that nobody takes their bytes for text. */
+static int refuse(const struct reader *r, const struct item *it, const struct buf *b,
+                  struct err *e)
+{
+    static const char packed[] = "E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e";
+    const unsigned char *p = (const unsigned char *)b->data;
+    const char *why = sniff_refused(p, b->len);
+    if (!why && r->cfg->as == AS_AUTO)
+        why = sniff_mail(p, b->len < STREAM_LOOK ? b->len : STREAM_LOOK, it->name);
+    if (!why)
+        return 0;
+    /* An encrypted DOCX is an old Office container with a part of this name, in UTF-16. */
+    if (b->len > 8 && memcmp(p, "\xd0\xcf\x11\xe0", 4) == 0 &&
+        contains(p, b->len, packed, sizeof(packed) - 1))
+        return err_set(e, REACH_DOC, ERR_ENCRYPTED, "an encrypted Office document");
+    return err_set(e, REACH_DOC, ERR_UNSUPPORTED, "%s", why);
+}
+
+static int read_document(struct reader *r, const struct item *it)
+{
+    struct err e = {0};
+    struct buf b;
+    buf_init(&b, (size_t)r->cfg->max_document);
+    int rc = read_whole(r, it->s, &b, &e);
+    struct doc *d = reader_doc(r, it->place, rc == 0 ? (b.data ? b.data : "") : NULL, b.len);
+    if (rc == 0 && b.len == 0)
+        rc = err_set(&e, REACH_DOC, ERR_FORMAT, "empty: no bytes");
+    if (rc == 0)
+        rc = refuse(r, it, &b, &e);
+    if (rc == 0) {
+        struct extract_input in = {.bytes = (const unsigned char *)b.data,
+                                   .n = b.len,
+                                   .name = it->name,
+                                   .torn = it->s->torn,
+                                   .cfg = r->cfg,
+                                   .deadline = &r->deadline};
+        rc = extract_document(&in, d, &e);
+    }
+    (void)rc; /* e says the same */
+    buf_release(&b);
+    return reader_give(r, d, &e);
+}
+
+/* ---- archives ---- */
+
+static int read_entry(struct reader *r, const struct item *it, struct unpack *u,
+                      const struct entry *en, int64_t index, const struct charset *legacy)
+{
+    char numbered[32];
+    snprintf(numbered, sizeof(numbered), "entry %lld", (long long)index);
+    const char *raw = en->name && *en->name ? en->name : numbered;
+    char *label = label_new(raw, strlen(raw), legacy);
+    int rc = 0;
+    if (!label_excluded(r->cfg, label)) {
+        struct place place = {it->place, label, index};
+        struct stream s;
+        unpack_data(u, &s);
+        struct item inner = {.s = &s,
+                             .place = &place,
+                             .name = label,
+                             .full_name = label,
+                             .depth = it->depth + 1};
+        if (!en->encrypted) {
+            rc = read_item(r, &inner);
+        } else if (label_included(r->cfg, label)) {
+            struct err e = {0};
+            err_set(&e, REACH_DOC, ERR_ENCRYPTED, "encrypted: needs a password");
+            rc = reader_fail(r, &place, &e);
+        }
+        stream_close(&s);
+    }
+    free(label);
+    return rc;
+}
+
+/* A limit that ends the whole file: one failed document says so, and all levels are left. */
+static bool spent(struct reader *r, struct err *e)
+{
+    if (r->entries > r->cfg->max_entries)
+        err_set(e, REACH_DOC, ERR_LIMIT,
+                "more than %d entries (ingest.max_entries); the rest is not read",
+                r->cfg->max_entries);
+    else if (r->quota.used > r->quota.cap)
+        err_set(e, REACH_DOC, ERR_LIMIT,
+                "expands to more than %llu bytes in all (%s); the rest is not read",
+                (unsigned long long)r->quota.cap, r->quota.option);
+    return e->code != ERR_NONE;
+}
+
+enum { TRY_IN_ORDER = 1 };
+
+/* All entries. Returns 0, TRY_IN_ORDER when a zip should be read from front to back instead, or
+ * what emit returned. */
+static int read_entries(struct reader *r, const struct item *it, struct unpack *u,
+                        bool may_retry, const struct charset *legacy)
+{
+    struct err e = {0};
+    int64_t n = 0;
+    int rc = 0;
+    while (rc == 0 && !r->spent && !reader_cancelled(r)) {
+        struct entry en;
+        deadline_start(&r->deadline, r->cfg->timeout);
+        int got = unpack_next(u, &en, &e);
+        if (got == 0)
+            break;
+        if (got < 0 && n == 0 && may_retry && e.code == ERR_CORRUPT)
+            return TRY_IN_ORDER;
+        if (got < 0) {
+            if (n > 0)
+                err_wrap(&e, "the archive stops after %lld entries", (long long)n);
+            return reader_fail(r, it->place, &e);
+        }
+        n++;
+        r->entries++;
+        if (got == 2) {
+            rc = reader_fail(r, it->place, &e);
+            err_clear(&e);
+        } else if (en.is_file && r->entries <= r->cfg->max_entries) {
+            rc = read_entry(r, it, u, &en, n, legacy);
+        }
+        if (rc == 0 && !r->spent && spent(r, &e)) {
+            r->spent = true;
+            return reader_fail(r, NULL, &e);
+        }
+    }
+    if (rc == 0 && it->s->torn && !r->spent) {
+        err_set(&e, REACH_DOC, ERR_CORRUPT, "the archive is not whole: %s", it->s->torn);
+        rc = reader_fail(r, it->place, &e);
+    }
+    return rc;
+}
+
+static int read_archive(struct reader *r, const struct item *it, enum layer layer)
+{
+    struct err e = {0};
+    const struct charset *legacy = NULL;
+    if (r->cfg->name_encoding)
+        legacy = charset_find(r->cfg->name_encoding, strlen(r->cfg->name_encoding));
+    else if (layer == LAYER_ZIP && it->s->fd >= 0)
+        legacy = zip_names_charset(it->s->fd, r->cfg->max_entries);
+    struct unpack_limits limits = {r->cfg->max_ratio, &r->quota};
+    int rc = TRY_IN_ORDER;
+    for (int in_order = 0; rc == TRY_IN_ORDER && in_order < 2; in_order++) {
+        struct unpack *u;
+        if (in_order)
+            stream_rewind(it->s);
+        if (unpack_open(&u, it->s, layer, in_order, limits, &e) != 0)
+            return reader_fail(r, it->place, &e);
+        bool may_retry = layer == LAYER_ZIP && it->s->fd >= 0 && !in_order;
+        rc = read_entries(r, it, u, may_retry, legacy);
+        unpack_close(u);
+    }
+    return rc;
+}
+
+/* zip and 7z keep their list at the end: inside another archive they go through a file first. */
+static int read_spooled(struct reader *r, const struct item *it)
+{
+    struct err e = {0};
+    int fd = stream_spool(it->s, SPOOL_CAP, &e);
+    if (fd < 0)
+        return reader_fail(r, it->place, &e);
+    struct stream s;
+    if (stream_open_fd(&s, fd, NULL, &e) != 0)
+        return reader_fail(r, it->place, &e);
+    s.deadline = &r->deadline;
+    s.torn = it->s->torn;
+    struct item inner = *it;
+    inner.s = &s;
+    int rc = read_item(r, &inner);
+    stream_close(&s);
+    return rc;
+}
+
+/* ---- layers ---- */
+
+static int read_filter(struct reader *r, const struct item *it, enum layer layer)
+{
+    struct err e = {0};
+    struct stream s;
+    if (it->filters == MAX_FILTERS) {
+        err_set(&e, REACH_DOC, ERR_LIMIT, "compressed more than %d times over", MAX_FILTERS);
+        return reader_fail(r, it->place, &e);
+    }
+    int rc = layer == LAYER_GZIP ? inflate_open(&s, it->s, r->cfg->max_ratio, &e)
+                                 : unfilter_open(&s, it->s, layer, r->cfg->max_ratio, &e);
+    if (rc != 0)
+        return reader_fail(r, it->place, &e);
+    char *name = label_unpacked(it->name);
+    struct item inner = *it;
+    inner.s = &s;
+    inner.name = name;
+    inner.filters++;
+    rc = read_item(r, &inner);
+    stream_close(&s);
+    free(name);
+    return rc;
+}
+
+static bool any_name(void *to, const char *name, size_t len, bool utf8_flag)
+{
+    (void)to, (void)name, (void)len, (void)utf8_flag;
+    return false; /* one is enough */
+}
+
+/* A program or script with a zip behind it unpacks itself; the zip is what we want. */
+static bool is_self_extractor(const struct stream *s, const unsigned char *p, size_t n)
+{
+    bool stub = n > 4 && (memcmp(p, "MZ", 2) == 0 || memcmp(p, "\x7f\x45LF", 4) == 0 ||
+                          memcmp(p, "#!", 2) == 0);
+    return stub && s->fd >= 0 && zip_dir_names(s->fd, 1, any_name, NULL) > 0;
+}
+
+static bool is_jsonl(const struct reader *r, const struct item *it)
+{
+    const char *dot = strrchr(it->name, '.');
+    bool named = dot && (strcasecmp(dot, ".jsonl") == 0 || strcasecmp(dot, ".ndjson") == 0);
+    return r->cfg->as == AS_JSONL || (r->cfg->as == AS_AUTO && named);
+}
+
+static bool wanted(const struct reader *r, const struct item *it)
+{
+    return label_included(r->cfg, it->full_name) || label_included(r->cfg, it->name);
+}
+
+static int read_item(struct reader *r, const struct item *it)
+{
+    struct err e = {0};
+    const unsigned char *p;
+    size_t n;
+    if (stream_look(it->s, &p, &n, &e) != 0)
+        return wanted(r, it) || it->depth == 0 ? reader_fail(r, it->place, &e) : 0;
+    enum layer layer = sniff_layer(p, n);
+    if (layer == LAYER_NONE && is_self_extractor(it->s, p, n))
+        layer = LAYER_ZIP;
+    if (layer == LAYER_NONE && !wanted(r, it))
+        return 0;
+    if (layer == LAYER_NONE)
+        return is_jsonl(r, it) ? reader_jsonl(r, it) : read_document(r, it);
+    if (!layer_is_archive(layer))
+        return read_filter(r, it, layer);
+    bool seeks = layer == LAYER_ZIP || layer == LAYER_7Z;
+    if (seeks && it->s->fd < 0)
+        return read_spooled(r, it);
+    const char *kind =
+        layer == LAYER_ZIP ? zip_dir_document(it->s->fd, r->cfg->max_entries) : NULL;
+    if (kind) {
+        err_set(&e, REACH_DOC, ERR_UNSUPPORTED,
+                "%s documents are not read yet; convert them to text, Markdown or HTML", kind);
+        return wanted(r, it) ? reader_fail(r, it->place, &e) : 0;
+    }
+    if (it->depth == r->cfg->max_depth) {
+        err_set(&e, REACH_DOC, ERR_LIMIT,
+                "an archive %d levels inside archives (ingest.max_depth)", it->depth);
+        return reader_fail(r, it->place, &e);
+    }
+    return read_archive(r, it, layer);
+}
+
+int reader_file(struct reader *r, const char *path, const char *bad)
+{
+    char *source = label_new(path, strlen(path), NULL);
+    const char *base = label_base(source);
+    r->source = source;
+    int rc = 0;
+    if (!label_excluded(r->cfg, base)) {
+        struct err e = {0};
+        struct stream s = {0};
+        int fd = bad ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s", bad ? bad : strerror(errno));
+        if (fd < 0 ||
+            stream_open_fd(&s, fd, r->stats ? &r->stats->bytes_read : NULL, &e) != 0) {
+            rc = reader_fail(r, NULL, &e);
+        } else {
+            s.deadline = &r->deadline;
+            deadline_start(&r->deadline, r->cfg->timeout);
+            uint64_t by_ratio = stream_size(&s) * (uint64_t)r->cfg->max_ratio;
+            if (by_ratio < QUOTA_FROM)
+                by_ratio = QUOTA_FROM;
+            bool ratio = by_ratio < r->cfg->max_container;
+            r->quota = (struct quota){0, ratio ? by_ratio : r->cfg->max_container,
+                                      ratio ? "ingest.max_ratio" : "ingest.max_container"};
+            r->entries = 0;
+            r->spent = false;
+            struct item it = {.s = &s, .name = base, .full_name = base};
+            rc = read_item(r, &it);
+        }
+        stream_close(&s);
+    }
+    free(source);
+    return rc;
+}
