@@ -331,7 +331,8 @@ static void *work(void *arg)
     struct node *at = &f->nodes[w->first];
     struct err e = {0};
     prctl(PR_SET_NAME, at->row->ops->name, 0, 0, 0);
-    omp_set_num_threads(at->row->compute && f->threads > 0 ? f->threads : 1);
+    if (at->row->compute && f->threads > 0)
+        omp_set_num_threads(f->threads);
     int rc = 0;
     if (!kern_float_environment_ok())
         rc = err_set(&e, REACH_JOB, ERR_DEVICE,
