@@ -18,20 +18,25 @@ static const char *find(const char *text, size_t len, const char *what, size_t n
     return NULL;
 }
 
+bool text_find(const char *what, const char *text, size_t len, size_t from, size_t *at)
+{
+    size_t n = strlen(what);
+    size_t begin =
+        from >= n ? from - n + 1 : 0; /* what ends up to `from` was looked at before */
+    const char *hit = begin < len ? find(text + begin, len - begin, what, n) : NULL;
+    if (hit)
+        *at = (size_t)(hit - text);
+    return hit != NULL;
+}
+
 bool stop_find(const struct opt_list *stops, const char *text, size_t len, size_t from,
                size_t *at)
 {
     bool found = false;
     for (size_t i = 0; i < stops->n; i++) {
-        const char *stop = stops->items[i];
-        size_t n = strlen(stop);
-        if (n == 0 || n > len)
-            continue;
-        size_t begin =
-            from >= n ? from - n + 1 : 0; /* older places were looked at with older bytes */
-        const char *hit = find(text + begin, len - begin, stop, n);
-        if (hit && (!found || (size_t)(hit - text) < *at)) {
-            *at = (size_t)(hit - text);
+        size_t hit;
+        if (text_find(stops->items[i], text, len, from, &hit) && (!found || hit < *at)) {
+            *at = hit;
             found = true;
         }
     }

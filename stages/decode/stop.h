@@ -22,6 +22,9 @@
 bool stop_find(const struct opt_list *stops, const char *text, size_t len, size_t from,
                size_t *at);
 
+/* The same for one string. */
+bool text_find(const char *what, const char *text, size_t len, size_t from, size_t *at);
+
 /* Does text begin with the mark, after white space? *undecided: it is so short that it still may. */
 bool mark_in_front(const char *mark, const char *text, size_t len, bool *undecided);
 

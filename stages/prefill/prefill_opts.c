@@ -6,8 +6,10 @@ static const char *const attention_names[] = {"full", NULL};
 
 const struct opt prefill_opts[] = {
     {"attention", OPT_ENUM, AT(attention), "full", 0, 0, attention_names, 0,
-     "full: every token attends to all before it (models with windows of their own keep them)."},
+     "full: every token attends to all before it (models with windows of their own keep "
+     "them)."},
     {"batch", OPT_TOKENS, AT(batch), "512", 64, 4096, NULL, 0,
-     "Tokens of one prefill step, rounded up to a multiple of 64. Changes speed and memory, never an answer."},
+     "Tokens of one prefill step, rounded up to a multiple of 64. Changes speed and memory, "
+     "never an answer."},
 };
 const size_t n_prefill_opts = sizeof(prefill_opts) / sizeof(prefill_opts[0]);
