@@ -158,6 +158,8 @@ static char *default_name(const char *path)
 static int set_entry(struct job *j, const struct job_source *src, const struct job_entry *x,
                      const char *base, struct err *e)
 {
+    if (x->at.line == 0) /* from the command line */
+        base = src->cwd;
     const struct job_section *s = find_section(x->section);
     if (*x->section == '\0' && strcmp(x->key, "job") == 0)
         return set_name(j, src, x, e);

@@ -144,7 +144,7 @@ int plan_fits(const struct plan *p, struct err *e)
 {
     if (p->total <= p->limit)
         return 0;
-    char need[40], have[40];
+    char need[40], have[40], rest[40];
     opt_format_bytes((p->total + (1 << 20) - 1) >> 20 << 20, need, sizeof(need));
     opt_format_bytes(p->limit >> 20 << 20, have, sizeof(have));
     if (p->most_context >= PAGE_TOKENS)
@@ -153,11 +153,13 @@ int plan_fits(const struct plan *p, struct err *e)
                        "or decode.batch to at "
                        "most %d, or lower kv.memory",
                        need, p->limit_name, have, p->most_context, p->most_batch);
+    opt_format_bytes((p->total - p->groups[PLAN_KV] + (1 << 20) - 1) >> 20 << 20, rest,
+                     sizeof(rest));
     return err_set(e, REACH_JOB, ERR_CONFIG,
-                   "the plan needs %s, but %s allows %s: %s of it is not KV pages; lower "
+                   "the plan needs %s, but %s allows %s, and %s of it is not KV pages: lower "
                    "ingest.max_document, "
                    "limits.queue_bytes or prefill.batch, or take a smaller model",
-                   need, p->limit_name, have, "too much");
+                   need, p->limit_name, have, rest);
 }
 
 /* ---- the table ---- */

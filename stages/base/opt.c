@@ -40,7 +40,7 @@ static const struct other_unit other_times[] = {
     {"s", "s"},       {"m", "m"},       {"h", "h"},       {"ms", "ms"},  {NULL, NULL},
 };
 
-/* A value as an error message shows it: short, and whole code points only. */
+/* A value as an error message shows it: short, valid UTF-8, on one line. */
 struct shown {
     char text[SHOWN_BYTES + 4];
 };
@@ -48,7 +48,8 @@ struct shown {
 static struct shown show(const char *text)
 {
     struct shown s;
-    size_t n = strlen(text), cut = n <= SHOWN_BYTES ? n : utf8_floor(text, n, SHOWN_BYTES);
+    size_t n = strlen(text), valid = utf8_valid_prefix(text, n);
+    size_t cut = valid <= SHOWN_BYTES ? valid : utf8_floor(text, valid, SHOWN_BYTES);
     snprintf(s.text, sizeof(s.text), "%.*s%s", (int)cut, text, cut < n ? "..." : "");
     for (char *p = s.text; *p; p++)
         if (iscntrl((unsigned char)*p))
