@@ -5,8 +5,10 @@
 #include "stages/base/file.h"
 #include "stages/base/hash.h"
 #include "stages/base/mem.h"
-#include "stages/model/chat_format.h"
+#include "stages/model/chat_date.h"
 #include "stages/model/chat_known.h"
+#include "stages/model/chat_prove.h"
+#include "stages/model/chat_tokens.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +19,10 @@ enum { MAX_NOTES = 6, RENDER_MAX = 1 << 30 };
 
 struct chat {
     const struct vocab *v;
-    const struct chat_format *format;
+    const struct chat_format *format; /* NULL: the interpreter renders */
+    struct jinja *jinja;
+    struct chat_date date;
+    bool has_date;
     struct chat_quirks quirks;
     const char *family;
     char *bos, *eos;  /* texts of the vocabulary's tokens; "" when it has none */
@@ -81,7 +86,10 @@ static void set_digest(struct chat *c, const char *text, size_t len)
     struct hash h;
     hash_init(&h);
     hash_field(&h, "family", c->family, strlen(c->family));
-    hash_field(&h, "template", text, len);
+    hash_field(&h, "template", text ? text : "", len);
+    hash_field_u64(
+        &h, "date",
+        c->has_date ? (uint64_t)(c->date.year * 10000 + c->date.month * 100 + c->date.day) : 0);
     hash_field_u64(&h, "bos", c->quirks.bos);
     hash_field_u64(&h, "trim-turns", c->quirks.trim_turns);
     hash_field_u64(&h, "trim-system", c->quirks.trim_system);
@@ -96,35 +104,90 @@ static int config_error(struct err *e, const char *what)
 {
     char names[160];
     chat_format_names(names, sizeof(names));
-    return err_set(
-        e, REACH_JOB, ERR_CONFIG,
-        "%s; set prompt.template to the family the model was trained with (%s), to a file with "
-        "a Jinja "
-        "template, or to none for a model that only continues text, such as: template: chatml",
-        what, names);
+    return err_set(e, REACH_JOB, ERR_CONFIG,
+                   "%.180s; set prompt.template to the family the model was trained with (%s), "
+                   "to a Jinja file, or to "
+                   "none for a model that only continues text, such as\n    template: chatml",
+                   what, names);
 }
 
-/* The file's own template. */
+/* The reason why a template cannot be run, with the way out; a date that is missing is its own way out. */
+static int template_error(struct err *e, const char *whose, const struct err *inner)
+{
+    char what[sizeof(inner->msg) + 64];
+    if (inner->code == ERR_CONFIG) {
+        *e = *inner;
+        return -(int)e->code;
+    }
+    snprintf(what, sizeof(what), "%s: %s", whose, inner->msg);
+    return config_error(e, what);
+}
+
+/* The file's own template: known, or proven to be of a family. */
 static int open_auto(struct chat *c, const char *text, size_t len, struct err *e)
 {
     if (!text)
         return config_error(e, "the model file has no chat template");
-    const struct chat_known *k = chat_known_find(text, len);
-    if (!k)
-        return config_error(e, "the model file's chat template is not one that is known");
-    use_format(c, chat_format_find(k->family));
-    if (k->system_default)
-        c->quirks.system_default = mem_strdup(k->system_default);
-    add_note(c, "chat template: that of %s", k->name);
+    const struct chat_known *k = len <= JINJA_TEMPLATE_MAX ? chat_known_find(text, len) : NULL;
+    if (k) {
+        use_format(c, chat_format_find(k->family));
+        if (k->system_default)
+            c->quirks.system_default = mem_strdup(k->system_default);
+        add_note(c, "chat template: that of %s, family %s", k->name, k->family);
+        return 0;
+    }
+    struct err inner = {0};
+    struct jinja *j = NULL;
+    int rc = jinja_open(&j, text, len, &inner);
+    if (rc == 0)
+        rc = chat_prove(j, text, len, c->bos, c->eos, c->has_date ? &c->date : NULL, &c->format,
+                        &c->quirks, &inner);
+    jinja_free(j);
+    if (rc < 0)
+        return template_error(e, "the model file's template", &inner);
+    if (rc > 0)
+        return config_error(e, "the model file's chat template is of no family that is known");
+    c->family = c->format->family;
+    add_note(c, "chat template: family %s, proven by rendering the model file's own",
+             c->family);
     return 0;
+}
+
+/* A template file of the job: the interpreter renders every prompt. */
+static int open_file(struct chat *c, const char *path, struct buf *text, struct err *e)
+{
+    struct err inner = {0};
+    int rc = file_read(path, text, &inner);
+    if (rc < 0) {
+        char what[sizeof(inner.msg) + 64];
+        snprintf(what, sizeof(what), "prompt.template is neither a family nor a file (%s)",
+                 inner.msg);
+        return config_error(e, what);
+    }
+    rc = jinja_open(&c->jinja, text->data ? text->data : "", text->len, &inner);
+    c->family = "file";
+    const struct chat_message msgs[] = {{CHAT_SYSTEM, mtext_of("Be brief.")},
+                                        {CHAT_USER, mtext_of("Why?")}};
+    for (int i = 1; rc == 0 && i >= 0; i--) { /* a user turn alone, then with a system text */
+        struct marked out;
+        marked_init(&out, RENDER_MAX);
+        struct jinja_input in = {msgs + i, 2 - i, c->bos, c->eos,
+                                 c->has_date ? &c->date : NULL};
+        rc = jinja_render(c->jinja, &in, &out, &inner);
+        marked_release(&out);
+        if (rc == -ERR_FORMAT && i == 0) {
+            c->quirks.no_system = true;
+            rc = 0;
+        }
+    }
+    add_note(c, "chat template: the file %s", path);
+    return rc < 0 ? template_error(e, path, &inner) : 0;
 }
 
 static void note_system(struct chat *c)
 {
     if (c->quirks.no_system)
-        add_note(c,
-                 "the template has no system role: a system text goes in front of the %s turn",
-                 "user");
+        add_note(c, "no system role: a system text goes in front of the user turn");
     else if (c->quirks.system_default)
         add_note(c, "without prompt.system the template says: %s", c->quirks.system_default);
     if (c->quirks.system_before)
@@ -146,36 +209,56 @@ static void find_thinking(struct chat *c, const char *text, size_t len)
     }
 }
 
-int chat_open(struct chat **out, const struct vocab *v, const struct gguf *g,
-              const struct prompt_config *p, const char *base, struct err *e)
+/* What prompt.template asks for; text gets the template that is used, for the digest. */
+static int open_template(struct chat *c, const char *want, const char *base,
+                         struct gguf_string own, struct buf *text, struct err *e)
 {
-    (void)base;
-    struct gguf_string own = {0};
-    if (g && gguf_str(g, "tokenizer.chat_template", &own, e) < 0)
-        return -(int)e->code;
-    const char *want = p->template ? p->template : "auto";
-    struct chat *c = new_chat(v);
-    int rc = 0;
     if (strcmp(want, "none") == 0) {
         use_format(c, &none_format);
         add_note(c, "chat template: none; texts are joined with blank lines");
-    } else if (strcmp(want, "auto") == 0) {
-        rc = open_auto(c, own.s, own.len, e);
-    } else if (chat_format_find(want)) {
+        return 0;
+    }
+    if (strcmp(want, "auto") == 0) {
+        int rc = open_auto(c, own.s, own.len, e);
+        return rc < 0 ? rc : buf_add(text, own.s, own.len, e);
+    }
+    if (chat_format_find(want)) {
         use_format(c, chat_format_find(want));
         add_note(c, "chat template: %s, as the job says", want);
-    } else {
-        rc = config_error(e, "prompt.template is not a family");
+        return 0;
     }
-    if (rc < 0) {
-        chat_free(c);
+    char *path = file_join(base, want);
+    int rc = open_file(c, path, text, e);
+    free(path);
+    return rc;
+}
+
+int chat_open(struct chat **out, const struct vocab *v, const struct gguf *g,
+              const struct prompt_config *p, const char *base, struct err *e)
+{
+    struct gguf_string own = {0};
+    int rc = g ? gguf_str(g, "tokenizer.chat_template", &own, e) : 0;
+    if (rc == 1)
+        rc = gguf_str(g, "tokenizer.chat_template.default", &own, e);
+    if (rc < 0)
         return rc;
+    struct chat *c = new_chat(v);
+    struct buf text;
+    buf_init(&text, JINJA_TEMPLATE_MAX);
+    c->has_date = p->date != NULL;
+    rc = p->date ? chat_date_parse(&c->date, p->date, e) : 0;
+    if (rc == 0)
+        rc = open_template(c, p->template ? p->template : "auto", base, own, &text, e);
+    if (rc == 0) {
+        note_system(c);
+        find_thinking(c, own.s, own.len);
+        set_digest(c, text.data, text.len);
+        *out = c;
+    } else {
+        chat_free(c);
     }
-    note_system(c);
-    find_thinking(c, own.s, own.len);
-    set_digest(c, own.s ? own.s : "", own.len);
-    *out = c;
-    return 0;
+    buf_release(&text);
+    return rc;
 }
 
 struct chat *chat_null(const struct vocab *v)
@@ -192,6 +275,7 @@ void chat_free(struct chat *c)
     if (!c)
         return;
     chat_quirks_release(&c->quirks);
+    jinja_free(c->jinja);
     free(c->bos);
     free(c->eos);
     for (int i = 0; i < MAX_NOTES; i++)
@@ -221,68 +305,47 @@ void chat_digest(const struct chat *c, uint8_t out[HASH_BYTES])
     memcpy(out, c->digest, HASH_BYTES);
 }
 
-/* ---- rendering to tokens ---- */
+/* ---- rendering ---- */
 
-/* The first run of a prompt is the only one that a SentencePiece vocabulary puts a space in front of, and only
- * if it is text that begins without one. */
-static int encode_first(const struct chat *c, struct mtext t, unsigned flags,
-                        struct token_list *out, struct err *e)
+/* A system text joined to the user turn, for template files without a system role. */
+static int prepend_system(struct mtext system, struct mtext turn, struct marked *out,
+                          struct err *e)
 {
-    int before = out->n;
-    int rc = vocab_encode(c->v, t.s, t.len, flags | VOCAB_NO_PREFIX, out, e);
-    if (rc < 0 || !vocab_adds_space(c->v) || t.s[0] == ' ' ||
-        (out->n > before && vocab_is_special(c->v, out->ids[before])))
-        return rc;
-    out->n = before;
-    return vocab_encode(c->v, t.s, t.len, flags, out, e);
+    int rc = marked_join(out, system, e);
+    if (rc == 0 && system.len)
+        rc = marked_adds(out, "\n\n", MARK_SYSTEM, e);
+    return rc < 0 ? rc : marked_join(out, turn, e);
 }
 
-/* Runs of equal marks, one by one. A lone space that the template ends with before a user text is tokenised
- * with that text, as it belongs to the first word; not before segment first_own, whose tokens are counted
- * on their own by those who cut it. */
-static int encode_runs(const struct chat *c, struct mtext t, int own_mark,
-                       struct token_list *out, int *n_shared, struct err *e)
-{
-    int shared = 0;
-    bool reached = false;
-    for (size_t i = 0, end; i < t.len; i = end) {
-        uint8_t mark = t.marks ? t.marks[i] : MARK_TEMPLATE;
-        size_t from = i;
-        for (end = i + 1; end < t.len && t.marks && t.marks[end] == mark;)
-            end++;
-        if (!t.marks)
-            end = t.len;
-        bool lent = mark != MARK_TEMPLATE && mark < own_mark && i >= 2 && t.s[i - 1] == ' ' &&
-                    t.marks[i - 1] == MARK_TEMPLATE && t.marks[i - 2] == MARK_TEMPLATE &&
-                    t.s[i - 2] != ' ';
-        from -= lent;
-        size_t to = end;
-        if (mark == MARK_TEMPLATE && end < t.len && t.marks[end] < own_mark && end - i >= 2 &&
-            t.s[end - 1] == ' ' && t.s[end - 2] != ' ')
-            to--;
-        if (mark >= own_mark && !reached) {
-            shared = out->n;
-            reached = true;
-        }
-        unsigned flags = mark == MARK_TEMPLATE ? VOCAB_SPECIAL : 0;
-        struct mtext run = mtext_slice(t, from, to);
-        int rc = i == 0 ? encode_first(c, run, flags, out, e)
-                        : vocab_encode(c->v, run.s, run.len, flags | VOCAB_NO_PREFIX, out, e);
-        if (rc < 0)
-            return rc;
-        if (mark != MARK_TEMPLATE && !reached)
-            shared = out->n;
-    }
-    if (n_shared)
-        *n_shared = shared;
-    return 0;
-}
-
+/* BOS, when the template writes it, is left out of the text. */
 static int render(const struct chat *c, const struct chat_message *msgs, int n,
-                  struct marked *out, bool *bos, struct err *e)
+                  struct marked *out, struct mtext *text, bool *bos, struct err *e)
 {
-    *bos = c->quirks.bos;
-    return chat_format_render(c->format, &c->quirks, c->eos, msgs, n, out, e);
+    int rc;
+    if (c->format) {
+        rc = chat_format_render(c->format, &c->quirks, c->eos, msgs, n, out, e);
+        *text = marked_view(out);
+        *bos = c->quirks.bos;
+        return rc;
+    }
+    struct marked turn;
+    marked_init(&turn, RENDER_MAX);
+    struct chat_message one = {CHAT_USER, {0}};
+    rc = 0;
+    if (n == 2 && c->quirks.no_system) {
+        rc = prepend_system(msgs[0].text, msgs[1].text, &turn, e);
+        one.text = marked_view(&turn);
+        msgs = &one;
+        n = 1;
+    }
+    struct jinja_input in = {msgs, n, c->bos, c->eos, c->has_date ? &c->date : NULL};
+    if (rc == 0)
+        rc = jinja_render(c->jinja, &in, out, e);
+    marked_release(&turn);
+    *text = marked_view(out);
+    for (*bos = false; chat_strip_bos(text, c->bos);)
+        *bos = true;
+    return rc;
 }
 
 int chat_encode(const struct chat *c, const char *system, const struct chat_segment *turn,
@@ -306,13 +369,14 @@ int chat_encode(const struct chat *c, const char *system, const struct chat_segm
         msgs[n_msgs++] = (struct chat_message){CHAT_SYSTEM, {system, system_marks, len}};
     }
     msgs[n_msgs++] = (struct chat_message){CHAT_USER, marked_view(&user)};
+    struct mtext rendered = {0};
     bool bos = false;
     if (rc == 0)
-        rc = render(c, msgs, n_msgs, &text, &bos, e);
+        rc = render(c, msgs, n_msgs, &text, &rendered, &bos, e);
     if (rc == 0 && vocab_bos(c->v) >= 0 && (bos || vocab_adds_bos(c->v)))
         rc = token_list_add(out, vocab_bos(c->v), e);
     if (rc == 0)
-        rc = encode_runs(c, marked_view(&text), MARK_TURN + first_own, out, n_shared, e);
+        rc = chat_tokens(c->v, rendered, MARK_TURN + first_own, out, n_shared, e);
     if (rc == 0 && c->end_turn >= 0)
         rc = token_list_add(out, c->end_turn, e);
     free(system_marks);

@@ -8,7 +8,7 @@
 #ifndef QUIRE_MODEL_CHAT_FORMAT_H
 #define QUIRE_MODEL_CHAT_FORMAT_H
 
-#include "stages/model/marked.h"
+#include "stages/model/chat_message.h"
 
 #define CHAT_EOS "\003" /* in the strings below: the text of the vocabulary's EOS */
 
@@ -33,13 +33,6 @@ struct chat_quirks {
     char *system_default; /* heap: the system text when none is given; NULL: no system turn then */
 };
 void chat_quirks_release(struct chat_quirks *q);
-
-enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT };
-
-struct chat_message {
-    enum chat_role role;
-    struct mtext text;
-};
 
 /* All rows; several may share a family name: the first of them is the one a job gets by that name. */
 extern const struct chat_format chat_formats[];
