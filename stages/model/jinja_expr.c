@@ -428,7 +428,8 @@ static int parse_operand(struct jparser *p, int least, struct jnode **out, struc
 
 static int parse_binary(struct jparser *p, int least, struct jnode **out, struct err *e)
 {
-    struct jnode *left, *right, *compared = NULL; /* the right side of a comparison before */
+    struct jnode *left = NULL, *right,
+                 *compared = NULL; /* the right side of a comparison before */
     int rc = parse_operand(p, least, &left, e);
     while (rc == 0) {
         enum jkind kind;

@@ -5,10 +5,14 @@
 #include "stages/base/mem.h"
 #include "stages/task.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PIECES = 64 };
+
+/* Stands for a text when the rest of a prompt is counted: some templates trim a turn that ends in white space. */
+#define PROBE "x"
 
 enum piece_kind {
     PIECE_FIXED,
@@ -28,6 +32,7 @@ struct piece {
     enum piece_kind kind;
     char *s; /* PIECE_FIXED: heap */
     size_t len;
+    bool space; /* a space in front belongs to the value's first word */
 };
 
 struct turn {
@@ -38,6 +43,7 @@ struct turn {
 struct prompts {
     const struct chat *chat;
     struct chat *own; /* complete: no template at all */
+    int probe_tokens; /* of PROBE */
     char *system;
     struct turn turns[2]; /* by enum prompt_kind */
     uint8_t digest[HASH_BYTES];
@@ -71,8 +77,14 @@ static int add_piece(struct turn *t, enum piece_kind kind, const char *s, size_t
     if (t->n == MAX_PIECES)
         return err_set(e, REACH_JOB, ERR_CONFIG, "%s has over %d placeholders", key,
                        MAX_PIECES / 2);
-    struct piece *p = &t->pieces[t->n++];
+    struct piece *p = &t->pieces[t->n++], *before = t->n > 1 ? p - 1 : NULL;
     p->kind = kind;
+    /* Not for the text: who cuts it counts its tokens without. */
+    if (kind > PIECE_TEXT && before && before->kind == PIECE_FIXED && before->len > 1 &&
+        before->s[before->len - 1] == ' ' && before->s[before->len - 2] != ' ') {
+        before->len--;
+        p->space = true;
+    }
     if (kind == PIECE_FIXED) {
         p->s = mem_need(len + 1);
         memcpy(p->s, s, len);
@@ -202,6 +214,7 @@ static void set_digest(struct prompts *p)
         hash_field_u64(&h, "pieces", (uint64_t)t->n);
         for (int i = 0; i < t->n; i++) {
             hash_field_u64(&h, "kind", t->pieces[i].kind);
+            hash_field_u64(&h, "space", t->pieces[i].space);
             hash_field(&h, "fixed", t->pieces[i].s ? t->pieces[i].s : "", t->pieces[i].len);
         }
     }
@@ -228,6 +241,11 @@ int prompts_open(struct prompts **out, const struct prompt_config *c, int task_k
         rc = open_turn(p, PROMPT_DOCUMENT, task_kind, c->document, "prompt.document", e);
     if (rc == 0)
         rc = open_turn(p, PROMPT_REDUCE, task_kind, c->reduce, "prompt.reduce", e);
+    struct token_list probe = {0};
+    if (rc == 0)
+        rc = vocab_encode(v, PROBE, strlen(PROBE), VOCAB_NO_PREFIX, &probe, e);
+    p->probe_tokens = probe.n;
+    token_list_release(&probe);
     if (rc < 0) {
         prompts_free(p);
         return rc;
@@ -254,37 +272,52 @@ void prompts_free(struct prompts *p)
     free(p);
 }
 
+/* The value of a piece that is neither fixed nor the text: heap. */
+static char *piece_value(const struct piece *x, const struct prompt_values *v)
+{
+    const char *value = x->kind == PIECE_TITLE      ? v->title
+                        : x->kind == PIECE_HEADINGS ? v->headings
+                                                    : v->question;
+    size_t n = value ? strlen(value) : 0;
+    char *s = mem_need(n + 2);
+    if (n)
+        snprintf(s, n + 2, "%s%s", x->space ? " " : "", value);
+    return s;
+}
+
 int prompt_build(const struct prompts *p, enum prompt_kind kind, const struct prompt_values *v,
                  struct token_list *out, int *n_shared, struct err *e)
 {
     const struct turn *t = &p->turns[kind];
     struct chat_segment segments[MAX_PIECES];
+    char *values[MAX_PIECES];
     for (int i = 0; i < t->n; i++) {
         const struct piece *x = &t->pieces[i];
-        const char *value = x->kind == PIECE_TITLE      ? v->title
-                            : x->kind == PIECE_HEADINGS ? v->headings
-                            : x->kind == PIECE_QUESTION ? v->question
-                                                        : NULL;
+        values[i] = x->kind > PIECE_TEXT ? piece_value(x, v) : NULL;
         if (x->kind == PIECE_FIXED)
             segments[i] = (struct chat_segment){x->s, x->len};
         else if (x->kind == PIECE_TEXT)
             segments[i] =
                 (struct chat_segment){v->text ? v->text : "", v->text ? v->text_len : 0};
         else
-            segments[i] = (struct chat_segment){value ? value : "", value ? strlen(value) : 0};
+            segments[i] = (struct chat_segment){values[i], strlen(values[i])};
     }
-    return chat_encode(p->chat, p->system, segments, t->n, t->first_own, out, n_shared, e);
+    int rc = chat_encode(p->chat, p->system, segments, t->n, t->first_own, out, n_shared, e);
+    for (int i = 0; i < t->n; i++)
+        free(values[i]);
+    return rc;
 }
 
 int prompt_fixed_tokens(const struct prompts *p, enum prompt_kind kind,
                         const struct prompt_values *v)
 {
-    struct prompt_values empty = *v;
-    empty.text = NULL;
-    empty.text_len = 0;
+    struct prompt_values probe = *v;
+    probe.text = PROBE;
+    probe.text_len = strlen(PROBE);
     struct token_list tokens = {0};
     struct err e = {0};
-    int n = prompt_build(p, kind, &empty, &tokens, NULL, &e) < 0 ? -1 : tokens.n;
+    int n =
+        prompt_build(p, kind, &probe, &tokens, NULL, &e) < 0 ? -1 : tokens.n - p->probe_tokens;
     token_list_release(&tokens);
     return n;
 }

@@ -3,7 +3,8 @@
  * What:   {{text}} {{title}} {{headings}} {{question}} in prompt.document and prompt.reduce, parsed once; the
  *         fixed cost of a prompt in tokens; prompts as token lists through chat.h.
  * Rules:  {{text}} appears exactly once in document and reduce; an unknown {{name}} is an error; "\{{" is "{{".
- *         Values are user text: never specials. What comes before the first value is the shared prefix.
+ *         Values are user text: never specials. A space before {{title}}, {{headings}} or {{question}} is tokenised
+ *         with the value; newlines at the end of a text are dropped. What comes before the first value is the shared prefix.
  */
 #ifndef QUIRE_MODEL_PROMPT_H
 #define QUIRE_MODEL_PROMPT_H
@@ -26,7 +27,7 @@ int prompts_open(struct prompts **out, const struct prompt_config *c, int task_k
                  const struct vocab *v, struct err *e) MUST_CHECK;
 void prompts_free(struct prompts *p);
 
-/* Tokens of the prompt with an empty {{text}} and the given other values: the fixed cost. -1: no memory. */
+/* Tokens of the prompt but for those of {{text}}, with the given other values: the fixed cost. -1: no memory. */
 int prompt_fixed_tokens(const struct prompts *p, enum prompt_kind kind, const struct prompt_values *v);
 
 /* The whole prompt. n_shared: leading tokens equal for all documents (and questions, where the text comes first). */
