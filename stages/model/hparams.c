@@ -120,10 +120,13 @@ static int refuse_unknown_parts(struct keys *k, struct err *e)
     static const struct {
         const char *name;
         double harmless;
-    } parts[] = {{"expert_count", 0},           {"final_logit_softcapping", 0},
-                 {"attn_logit_softcapping", 0}, {"rope.scaling.attn_factor", 1},
-                 {"attention.scale", 0},        {"logit_scale", 0},
-                 {"embedding_scale", 0},        {"residual_scale", 0}};
+    } parts[] = {{"final_logit_softcapping", 0},
+                 {"attn_logit_softcapping", 0},
+                 {"rope.scaling.attn_factor", 1},
+                 {"attention.scale", 0},
+                 {"logit_scale", 0},
+                 {"embedding_scale", 0},
+                 {"residual_scale", 0}};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         double v;
         int rc = gguf_f64(k->g, key_of(k, parts[i].name), &v, e);
@@ -133,6 +136,13 @@ static int refuse_unknown_parts(struct keys *k, struct err *e)
             return err_set(e, REACH_JOB, ERR_UNSUPPORTED, "%s = %g is not supported", k->key,
                            v);
     }
+    uint64_t experts = 0;
+    int rc = gguf_u64(k->g, key_of(k, "expert_count"), UINT32_MAX, &experts, e);
+    if (rc < 0)
+        return rc;
+    if (experts > 0)
+        return err_set(e, REACH_JOB, ERR_UNSUPPORTED, "%s = %" PRIu64 " is not supported",
+                       k->key, experts);
     return 0;
 }
 
