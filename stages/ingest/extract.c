@@ -24,7 +24,8 @@ void extract_warn(struct extraction *x, const char *fmt, ...)
 
 /* ---- which extractor ---- */
 
-static const struct extractor *const all[] = {&extract_text};
+static const struct extractor *const all[] = {&extract_text, &extract_markdown, &extract_html,
+                                              &extract_xml};
 
 static void take_head(const unsigned char *p, size_t n, const char *name, char text[HEAD_CHARS],
                       char suffix[SUFFIX], struct doc_head *h)
@@ -43,6 +44,12 @@ static const struct extractor *choose(int as, const struct doc_head *h)
     switch (as) {
     case AS_TEXT:
         return &extract_text;
+    case AS_MARKDOWN:
+        return &extract_markdown;
+    case AS_HTML:
+        return &extract_html;
+    case AS_XML:
+        return &extract_xml;
     default:
         break;
     }
@@ -88,6 +95,13 @@ static bool only_space(const char *s, size_t n)
     return true;
 }
 
+static void blank_controls(struct buf *b)
+{
+    for (size_t i = 0; i < b->len; i++)
+        if ((unsigned char)b->data[i] < ' ' && !text_is_space(b->data[i]))
+            b->data[i] = ' ';
+}
+
 static int decode(const struct extract_input *in, const struct extractor *ex,
                   const struct doc_head *h, struct extraction *x, struct buf *utf8,
                   const char **encoding, struct err *e)
@@ -113,6 +127,8 @@ static int decode(const struct extract_input *in, const struct extractor *ex,
                      report.bad, c->name);
     if (report.nuls > 0)
         extract_warn(x, "%zu NUL characters were dropped.", report.nuls);
+    if (ex->markup)
+        blank_controls(utf8);
     *encoding = c->name;
     return 0;
 }

@@ -43,9 +43,13 @@ struct extractor {
     /* The charset that the document declares, or NULL; the member may be NULL. */
     const struct charset *(*declared)(const struct doc_head *h);
     int (*run)(struct extraction *x, struct err *e);
+    bool markup; /* control characters are errors in it: they become blanks */
 };
 
-extern const struct extractor extract_text;
+extern const struct extractor extract_text, extract_markdown, extract_html, extract_xml;
+
+/* encoding="..." of an XML declaration, or NULL. */
+const struct charset *xml_declared_charset(const struct doc_head *h);
 
 /* Warn once with a sentence; past MAX_WARNINGS it is dropped. */
 void extract_warn(struct extraction *x, const char *fmt, ...) PRINTF_LIKE(2, 3);
