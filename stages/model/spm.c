@@ -11,14 +11,12 @@
 #include "stages/base/utf8.h"
 #include "stages/model/vocab_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
 enum { MARK_BYTES = 3 };
 
-/* Copies with each U+2581 as a space; returns the length. */
-static size_t unmark(const char *s, size_t len, char *out)
+size_t spm_unmark(const char *s, size_t len, char *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < len; n++) {
@@ -32,7 +30,7 @@ static size_t unmark(const char *s, size_t len, char *out)
 
 int spm_piece(const char *name, size_t len, char *out)
 {
-    int n = (int)unmark(name, len, out);
+    int n = (int)spm_unmark(name, len, out);
     /* A raw space in a name is no space of the text: those all come as U+2581. */
     return memchr(name, ' ', len) ? -1 : n;
 }
@@ -65,21 +63,23 @@ static int encode_span(struct encoder *c, const char *text, size_t len)
     return encoder_merge(c, text, find_text);
 }
 
-int spm_encode(struct encoder *c, const char *text, size_t len, bool prefix)
+int spm_prepare(struct encoder *c, const char *text, size_t len, const char **copy, size_t *n)
 {
-    if (len + 1 > c->copy_cap) {
-        free(c->copy);
-        c->copy_cap = 0;
-        c->copy = mem_resize(NULL, len + 1);
-        if (!c->copy)
-            return err_set(c->e, REACH_DOC, ERR_NOMEM, "no memory to tokenize %zu bytes", len);
-        c->copy_cap = len + 1;
+    c->copy = mem_resize(NULL, len + 1);
+    if (!c->copy)
+        return err_set(c->e, REACH_DOC, ERR_NOMEM, "no memory to tokenize %zu bytes", len);
+    *copy = c->copy + 1;
+    *n = spm_unmark(text, len, c->copy + 1);
+    return 0;
+}
+
+int spm_encode(struct encoder *c, const char *text, size_t n, bool prefix)
+{
+    char *s = c->copy + (text - c->copy);
+    if (prefix) { /* the byte before belongs to nothing, or to a special token that was emitted */
+        *--s = ' ';
+        n++;
     }
-    char *s = c->copy;
-    size_t n = 0;
-    if (prefix)
-        s[n++] = ' ';
-    n += unmark(text, len, s + n);
     for (size_t start = 0, i = 1; i <= n; i++) {
         bool cut =
             i == n || (s[i] == ' ' && s[i - 1] != ' ' && !c->v->joins[(unsigned char)s[i - 1]]);

@@ -139,7 +139,11 @@ static int encode(struct encoder *c, const char *text, size_t len, unsigned flag
 
 static int run_encoder(struct encoder *c, const char *text, size_t len, unsigned flags)
 {
-    int rc = encode(c, text, len, flags);
+    int rc = 0;
+    if (c->v->type == VOCAB_SPM)
+        rc = spm_prepare(c, text, len, &text, &len);
+    if (rc == 0)
+        rc = encode(c, text, len, flags);
     merger_release(&c->merger);
     free(c->copy);
     return rc;

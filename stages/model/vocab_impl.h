@@ -62,8 +62,8 @@ struct encoder {
     struct token_list *out; /* NULL: only count */
     int64_t n;
     struct merger merger;
-    char *copy; /* SentencePiece: the text with its spaces as they are looked up */
-    size_t copy_cap;
+    char *
+        copy; /* SentencePiece: a free byte, then the text with its spaces as they are looked up */
     struct err *e;
 };
 
@@ -71,9 +71,14 @@ int encoder_emit(struct encoder *c, int32_t id) MUST_CHECK;
 /* Merge the symbols that were added, and emit what is left of them. */
 int encoder_merge(struct encoder *c, const char *text, merge_find_fn *find) MUST_CHECK;
 
-/* Text without special tokens. prefix: put a space in front. */
+/* Encode text without special tokens. */
 int bpe_encode(struct encoder *c, const char *text, size_t len) MUST_CHECK;
+/* text is in the copy that spm_prepare() made of the whole; prefix: with a space in front. */
 int spm_encode(struct encoder *c, const char *text, size_t len, bool prefix) MUST_CHECK;
+int spm_prepare(struct encoder *c, const char *text, size_t len, const char **copy,
+                size_t *n) MUST_CHECK;
+/* Copies with each U+2581 as a space; returns the length. */
+size_t spm_unmark(const char *s, size_t len, char *out);
 
 /* What a NORMAL token of each kind stands for: written to out (never longer than the name); returns its length,
  * or -1 when the name is none that merging can make. */

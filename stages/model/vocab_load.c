@@ -264,6 +264,19 @@ static int load_switches(struct vocab *v, const struct gguf *g, const struct pre
     return 0;
 }
 
+/* Into the tree of those that are cut out of the text whole, spelt as the text is when it is searched. */
+static bool add_whole(struct vocab *v, int32_t id, bool control)
+{
+    char text[TOKEN_BYTES_MAX];
+    size_t len;
+    const char *name = vocab_name(v, id, &len);
+    if (v->type == VOCAB_SPM)
+        len = spm_unmark(name, len, text);
+    else
+        memcpy(text, name, len);
+    return special_tree_add(&v->special, text, len, id, control);
+}
+
 /* What each token stands for, which of them merging can make, and the tree of those that are cut out whole. */
 static int build_pieces(struct vocab *v, struct err *e)
 {
@@ -297,8 +310,8 @@ static int build_pieces(struct vocab *v, struct err *e)
         for (int j = 1; merges && j < n; j++)
             if (piece[j] == ' ' && piece[j - 1] != ' ')
                 v->joins[(unsigned char)piece[j - 1]] = true;
-        bool whole = control || v->types[i] == TOKEN_USER_DEFINED;
-        if (whole && len > 0 && !special_tree_add(&v->special, name, len, i, control))
+        if (len > 0 && (control || v->types[i] == TOKEN_USER_DEFINED) &&
+            !add_whole(v, i, control))
             return no_memory(e);
     }
     return 0;
