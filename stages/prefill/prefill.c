@@ -136,9 +136,9 @@ static int compute(struct stage *s, struct prefilling *p, struct err *e)
     if (rc < 0)
         return rc;
     if (rows.failed)
+        /* No position: it would depend on the batch, and a record must not. */
         err_set(&r->fail, REACH_DOC, ERR_DEVICE,
-                "the model gave a value that is not finite in tokens %d to %d of the prompt",
-                p->pos + 1, p->pos + rows.n);
+                "the model gave a value that is not finite while it read the prompt");
     p->pos += rows.n;
     r->timings.prefill_us += us;
     atomic_fetch_add(&env->stats->prefill_us, us);

@@ -125,6 +125,11 @@ void output_close(struct output *o)
     free(o);
 }
 
+void output_discard(struct output *o)
+{
+    unlink(o->results);
+}
+
 /* ---- writing ---- */
 
 int output_line(struct output *o, const char *line, size_t n, struct err *e)

@@ -28,6 +28,8 @@ struct output;
 int output_open(struct output **out, const char *folder, struct err *e) MUST_CHECK;
 /* Closes; what was not published stays. NULL is fine. */
 void output_close(struct output *o);
+/* For a run that never began: removes the empty results.jsonl.partial. */
+void output_discard(struct output *o);
 
 /* Append a record: n bytes without newline, in one write(2) together with one. Synced every 64 lines or 5 s. */
 int output_line(struct output *o, const char *line, size_t n, struct err *e) MUST_CHECK;
