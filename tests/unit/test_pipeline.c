@@ -24,6 +24,8 @@
 
 /* ---- a folder with documents, and jobs over it ---- */
 
+enum { MANY = 400 };
+
 static char root[] = "/tmp/quire-pipeline-XXXXXX";
 static char program[4096];
 
@@ -37,7 +39,10 @@ static void put(const char *name, const char *text)
     struct err e = {0};
     char *path = path_of(name), *parent = file_parent(path);
     assert_int_equal(file_make_dirs(parent, &e), 0);
-    assert_int_equal(file_write_atomic(path, text, strlen(text), &e), 0);
+    FILE *f = fopen(path, "w"); /* not synced: there are thousands */
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
     free(path);
     free(parent);
 }
@@ -91,7 +96,12 @@ static int set_up(void **state)
     put("docs/0007.txt", "This one makes the pass fail: @fail@\n");
     put("docs/0011.txt", "This one repeats itself: @loop@\n");
     put("docs/0013.txt", "");
-    put_documents("many", 1500);
+    for (int i = 0; i < MANY;
+         i++) { /* each takes max_tokens steps: there is time to interrupt */
+        char name[32];
+        snprintf(name, sizeof(name), "many/%04d.txt", i);
+        put(name, "This answer has no end: @long@\n");
+    }
     return 0;
 }
 
@@ -391,7 +401,7 @@ static void a_signal_leaves_valid_results_that_say_so(void **state)
     assert_int_equal(wait_for(pid), 128 + SIGTERM);
     char *text = get("out/h/results.jsonl"), *report = get("out/h/run.json");
     int n = count_lines(text);
-    assert_in_range(n, 3, 1499);
+    assert_in_range(n, 3, MANY - 1);
     for (int i = 0; i < n; i++) {
         json_t *o = line(text, i);
         assert_int_equal(json_integer_value(json_object_get(o, "ordinal")), i);
