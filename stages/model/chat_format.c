@@ -24,9 +24,9 @@ const struct chat_format chat_formats[] = {
     {"mistral-v1", "[INST]", NULL, NULL, "[INST] ", " [/INST]", "", CHAT_EOS " ", "", false,
      true},
     {"mistral-v1", "[INST]", NULL, NULL, "[INST] ", " [/INST]", "", CHAT_EOS, "", false, true},
-    {"zephyr", "<|user|>", "<|system|>\n", CHAT_EOS "\n", "<|user|>\n", CHAT_EOS "\n",
+    {"zephyr", "<|assistant|>", "<|system|>\n", CHAT_EOS "\n", "<|user|>\n", CHAT_EOS "\n",
      "<|assistant|>\n", CHAT_EOS "\n", "<|assistant|>\n", false, false},
-    {"phi3", "<|user|>", "<|system|>\n", "<|end|>\n", "<|user|>\n", "<|end|>\n",
+    {"phi3", "<|assistant|>", "<|system|>\n", "<|end|>\n", "<|user|>\n", "<|end|>\n",
      "<|assistant|>\n", "<|end|>\n", "<|assistant|>\n", false, false},
 };
 const size_t n_chat_formats = ARRAY_LEN(chat_formats);
@@ -50,6 +50,7 @@ struct chat_quirks chat_format_quirks(const struct chat_format *f)
 {
     return (struct chat_quirks){.bos = f->bos,
                                 .trim_turns = f->trims,
+                                .trim_answers = f->trims,
                                 .trim_system = f->trims && f->system_open,
                                 .no_system = !f->system_open};
 }
@@ -113,7 +114,8 @@ int chat_format_render(const struct chat_format *f, const struct chat_quirks *q,
             add_system(f, q, eos, mtext_of(q->system_default ? q->system_default : ""), out, e);
     for (int i = given; rc == 0 && i < n; i++) {
         bool user = msgs[i].role == CHAT_USER;
-        struct mtext text = q->trim_turns ? mtext_strip(msgs[i].text) : msgs[i].text;
+        bool trim = user ? q->trim_turns : q->trim_answers;
+        struct mtext text = trim ? mtext_strip(msgs[i].text) : msgs[i].text;
         rc = add_fixed(out, user ? f->user_open : f->answer_open, eos, e);
         if (rc == 0 && user && system.len) {
             rc = marked_join(out, q->trim_system ? mtext_strip(system) : system, e);

@@ -26,8 +26,9 @@ struct chat_format {
 /* Where one template differs from the next of its family. */
 struct chat_quirks {
     bool bos;           /* the template writes BOS at the start */
-    bool trim_turns;    /* white space around a turn is taken off */
+    bool trim_turns;    /* white space around a user turn is taken off */
     bool trim_system;   /* and around a system text */
+    bool trim_answers;  /* and around an answer */
     bool no_system;     /* a system text goes in front of the first user turn */
     char *system_before; /* heap: always in front of the system text, as a date; NULL: nothing */
     char *system_default; /* heap: the system text when none is given; NULL: no system turn then */

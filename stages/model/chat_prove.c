@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { RENDER_MAX = 1 << 20, USER = 0, SYSTEM = 1, LONG = 2, CASES = 3 };
+enum { TRIM_TURNS = 1, TRIM_SYSTEM = 2, TRIM_ANSWERS = 4, TRIM_ALL = 8 };
 
 /* Marks tell the texts apart, so that a rendering with two of them swapped is not the same. */
 static const char *const texts[] = {" \n Be brief; cite pages.\n ", "\n What is in it?  \n",
@@ -139,13 +140,13 @@ static int explains(struct observed *o, const struct chat_format *f,
 }
 
 /* One family with one choice of trims. */
-static int try_format(struct observed *o, const struct chat_format *f, bool trim_turns,
-                      bool trim_system, const char *eos, struct chat_quirks *q, bool *yes,
-                      struct err *e)
+static int try_format(struct observed *o, const struct chat_format *f, int trims,
+                      const char *eos, struct chat_quirks *q, bool *yes, struct err *e)
 {
     *q = (struct chat_quirks){.bos = o->bos,
-                              .trim_turns = trim_turns,
-                              .trim_system = trim_system,
+                              .trim_turns = trims & TRIM_TURNS,
+                              .trim_system = trims & TRIM_SYSTEM,
+                              .trim_answers = trims & TRIM_ANSWERS,
                               .no_system = !f->system_open || o->refuses_system};
     *yes = false;
     struct chat_message user = {CHAT_USER, sample(o, 1)};
@@ -172,8 +173,8 @@ int chat_prove(const struct jinja *j, const char *text, size_t len, const char *
         const struct chat_format *row = &chat_formats[i];
         if (mtext_find((struct mtext){text, NULL, len}, mtext_of(row->sign)) == len)
             continue;
-        for (int trims = 0; rc == 0 && !found && trims < 4; trims++) {
-            rc = try_format(&o, row, trims & 1, trims & 2, eos, q, &found, e);
+        for (int trims = 0; rc == 0 && !found && trims < TRIM_ALL; trims++) {
+            rc = try_format(&o, row, trims, eos, q, &found, e);
             *f = row;
         }
     }

@@ -19,7 +19,7 @@ enum {
     JINJA_TEMPLATE_MAX = 256 * 1024, /* bytes; the longest in use has about 17 KB */
     JINJA_NESTING_MAX = 200,         /* brackets, operands, blocks */
     JINJA_DEPTH_MAX = 200,           /* expressions and calls within each other while rendering */
-    JINJA_STEPS_MAX = 400 * 1000,    /* plus one for every 16 bytes of the conversation */
+    JINJA_STEPS_MAX = 100 * 1000,    /* plus one for every 16 bytes of the conversation */
 };
 
 struct jinja;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { LEFT_BREAK = 1, LEFT_CONTINUE = 2 };
-enum { TREE_MAX = 64 << 20, VALUES_MAX = 32 << 20, CAPTURE_MAX = 16 << 20 };
+enum { TREE_MAX = 64 << 20, VALUES_MAX = 8 << 20, CAPTURE_MAX = 16 << 20 };
 
 struct jinja {
     struct arena arena;

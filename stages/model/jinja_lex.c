@@ -304,14 +304,15 @@ static int read_number(struct jlex *l, struct jtoken *t, struct err *e)
     for (; i < l->n; i++) {
         char c = l->s[i];
         bool next = i + 1 < l->n && is_digit(l->s[i + 1]);
+        bool sign =
+            i + 2 < l->n && (l->s[i + 1] == '-' || l->s[i + 1] == '+') && is_digit(l->s[i + 2]);
         if (c == '_' && next)
             continue;
-        if (c == '.' && !real && next)
+        if ((c == '.' && !real && next) || ((c == 'e' || c == 'E') && (next || sign)))
             real = true;
-        else if ((c == 'e' || c == 'E') && next)
-            real = true;
-        else if (!is_digit(c))
+        else if (!is_digit(c) && !(used && (c == '-' || c == '+') && digits[used - 1] == 'e'))
             break;
+        c = c == 'E' ? 'e' : c;
         if (used + 1 >= sizeof(digits))
             return bad(l, e, "a number of too many digits");
         digits[used++] = c;

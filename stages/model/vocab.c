@@ -132,7 +132,7 @@ static int encode(struct encoder *c, const char *text, size_t len, unsigned flag
             return rc;
         at += n;
         start = at;
-        prefix = true; /* text after a special token starts anew */
+        prefix = (flags & VOCAB_NO_PREFIX) == 0; /* text after a special token starts anew */
     }
     return encode_plain(c, text + start, len - start, prefix);
 }

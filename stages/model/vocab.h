@@ -31,7 +31,7 @@ void vocab_free(struct vocab *v);
 
 enum vocab_encode_flags {
     VOCAB_SPECIAL = 1,   /* special-token strings in the text become their tokens */
-    VOCAB_NO_PREFIX = 2, /* SentencePiece: no space in front of the text (after a special token there is one) */
+    VOCAB_NO_PREFIX = 2, /* SentencePiece: no space in front of the text, nor after a special token in it */
 };
 /* Append the tokens of text[0, len). -ERR_LIMIT past 2^31 tokens, -ERR_NOMEM (reach DOC). */
 int vocab_encode(const struct vocab *v, const char *text, size_t len, unsigned flags, struct token_list *out,
