@@ -3,7 +3,7 @@
 
 #include "pipeline/cmd_prompt.h"
 #include "pipeline/setup.h"
-#include "pipeline/survey.h"
+#include "stages/ingest/walk.h"
 
 #include <inttypes.h>
 
@@ -16,12 +16,31 @@ int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
     return job_load_with(j, l->args[0], settings, n, e);
 }
 
+struct survey {
+    uint64_t files, bytes, unreadable;
+};
+
+static int count_file(void *to, const char *path, uint64_t size, const char *bad)
+{
+    struct survey *s = to;
+    (void)path;
+    s->files++;
+    s->bytes += size;
+    s->unreadable += bad != NULL;
+    return 0;
+}
+
 static int print_head(const struct job *j, const struct setup *s, const struct survey *found,
                       struct buf *out, struct err *e)
 {
     const struct hparams *h = model_hparams(s->model);
-    int rc = buf_addf(out, e, "job      %s\ninput    %" PRIu64 " file%s, %" PRIu64 " bytes\n",
+    int rc = buf_addf(out, e, "job      %s\ninput    %" PRIu64 " file%s, %" PRIu64 " bytes",
                       j->name, found->files, found->files == 1 ? "" : "s", found->bytes);
+    if (!rc && found->unreadable)
+        rc = buf_addf(out, e, "; %" PRIu64 " cannot be read and will fail by name",
+                      found->unreadable);
+    if (!rc)
+        rc = buf_addc(out, '\n', e);
     if (!rc)
         rc = buf_addf(out, e,
                       "model    %s: %s, %d layers, %d wide, trained for %d tokens\nvocab    "
@@ -41,8 +60,8 @@ static int print_head(const struct job *j, const struct setup *s, const struct s
 static int check(const struct job *j, struct buf *out, struct err *e)
 {
     struct setup s = {0};
-    struct survey found;
-    int rc = survey_count(&found, &j->ingest.from, e);
+    struct survey found = {0};
+    int rc = walk(&j->ingest.from, count_file, &found, e);
     if (!rc)
         rc = setup_read(&s, j, e);
     if (!rc)

@@ -3,6 +3,8 @@
 
 static const char *const log_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
+static const char *const progress_values[] = {"auto", "none", NULL};
+
 const struct cmd_option cmd_common[] = {
     {"--help", NULL, "print this (also -h)", NULL},
     {"--quiet", NULL, "log errors only, no progress (also -q)", NULL},
@@ -17,6 +19,11 @@ const size_t n_cmd_common = ARRAY_LEN(cmd_common);
         "--set", "KEY=VALUE", "set a key for this time; may be repeated", NULL                 \
     }
 
+static const struct cmd_option run_options[] = {
+    SET_OPTION,
+    {"--progress", "HOW", "auto: a line on a terminal, else a line every 10 s; none",
+     progress_values},
+};
 static const struct cmd_option job_options[] = {SET_OPTION};
 static const struct cmd_option show_options[] = {
     SET_OPTION,
@@ -39,6 +46,14 @@ static const struct cmd_option help_options[] = {
 #define OPTIONS(table) table, ARRAY_LEN(table)
 
 const struct cmd cmds[] = {
+    {"run", "JOB", "run a job: one record for every document",
+     "Reads the documents, asks the model, and writes the results to the folder that write.to "
+     "names. What cannot\n"
+     "be answered is a record with a reason. SIGINT and SIGTERM finish what is in flight and "
+     "leave valid results.\n\n"
+     "  quire run jobs/summarize.yaml\n"
+     "  quire run jobs/summarize.yaml --set ingest.from=inbox --set write.to=out",
+     1, 1, WORDS_JOB, OPTIONS(run_options), cmd_run},
     {"check", "JOB", "parse and plan a job, touch nothing",
      "Reads the job file, counts the documents' files, reads the model's metadata, proves the "
      "chat template,\n"
