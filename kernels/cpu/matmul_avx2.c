@@ -8,20 +8,17 @@
 #include <omp.h>
 
 enum {
-    DIRECT_ROWS = 4,        /* up to here records are read in registers */
+    DIRECT_ROWS = 6,        /* up to here records are read in registers */
     ROWS_IN_L2 = 320 << 10, /* bytes of prepared rows per pass over the panels */
 };
 
-typedef void tile_fn(float (*acc)[16], int rows, const struct input_block *a, const uint8_t *w,
-                     const float (*scales)[SCALE_FLOATS], int n);
+typedef void tile_fn(const struct tile_work *t, int rows);
 
 /* A function of its own for every form: the compiler sees constants. */
 #define TILE(name, wide, ...)                                                                  \
-    static __attribute__((noinline)) void name(float(*acc)[16], int rows,                      \
-                                               const struct input_block *a, const uint8_t *w,  \
-                                               const float(*scales)[SCALE_FLOATS], int n)      \
+    static __attribute__((noinline)) void name(const struct tile_work *t, int rows)            \
     {                                                                                          \
-        add_rows(acc, rows, (struct tile_form){__VA_ARGS__}, wide, a, w, scales, n);           \
+        add_rows(t, rows, (struct tile_form){__VA_ARGS__}, wide);                              \
     }
 
 TILE(tile_4_off, false, .bits = 4, .off_log2 = 3)
@@ -99,24 +96,35 @@ struct panel_job {
     int panel, first, end;
 };
 
-/* Blocks [begin, begin + n) added to what the outputs hold; begin = 0 starts them at +0. */
-static void add_group(const struct panel_job *job, tile_fn *tile, int row, int begin,
-                      const uint8_t *weights, const float (*scales)[SCALE_FLOATS], int n)
+/* Add the work's blocks, from block `begin` on, to what the outputs of up to six rows hold; begin = 0
+ * starts them at +0. */
+static void add_group(const struct panel_job *job, tile_fn *tile, struct tile_work work,
+                      int row, int begin)
 {
     int rows = job->end - row < ROW_GROUP ? job->end - row : ROW_GROUP;
-    int cols =
-        job->w->n_out - job->panel * PANEL < PANEL ? job->w->n_out - job->panel * PANEL : PANEL;
+    int left = job->w->n_out - job->panel * PANEL, cols = left < PANEL ? left : PANEL;
     float acc[ROW_GROUP][16] __attribute__((aligned(32))) = {0};
     float *out = job->out + (size_t)row * job->ld + (size_t)job->panel * PANEL;
     size_t bytes = (size_t)cols * sizeof(float);
     for (int r = 0; begin > 0 && r < rows; r++)
         memcpy(acc[r], out + (size_t)r * job->ld, bytes);
-    size_t group = (size_t)(row / ROW_GROUP) * (size_t)(job->w->n_in / 32);
-    tile(acc, rows, job->blocks + group + begin, weights, scales, n);
+    work.acc = acc;
+    work.a = job->blocks + (size_t)(row / ROW_GROUP) * (size_t)(job->w->n_in / 32) + begin;
+    tile(&work, rows);
     for (int r = 0; r < rows; r++)
         memcpy(out + (size_t)r * job->ld, acc[r], bytes);
 }
 
+/* The record 2 KiB ahead: hardware follows a stream, but only within a page of 4 KiB. */
+static void direct_panel(const struct panel_job *job)
+{
+    const uint8_t *rec = record_at(job->w, job->panel, 0);
+    struct tile_work work = {.w = rec, .n = job->w->n_in / 32, .ahead = rec + 2048};
+    work.ahead_bytes = record_bytes(&record_forms[job->w->type]);
+    add_group(job, tiles[job->w->type].direct, work, job->first, 0);
+}
+
+/* Unpacking waits for memory and the tiles do not: the first one asks for the next chunk's records. */
 static void unpacked_panel(const struct panel_job *job, struct matmul_scratch *s)
 {
     const struct record_form *f = &record_forms[job->w->type];
@@ -127,9 +135,12 @@ static void unpacked_panel(const struct panel_job *job, struct matmul_scratch *s
     for (int b = 0; b < n_blocks; b += chunk) {
         int n = n_blocks - b < chunk ? n_blocks - b : chunk;
         unpack(s, f, record_at(job->w, job->panel, b), n);
-        for (int row = job->first; row < job->end; row += ROW_GROUP)
-            add_group(job, tiles[job->w->type].unpacked, row, b, s->weights,
-                      (const float(*)[SCALE_FLOATS])s->scales, n);
+        struct tile_work work = {
+            .w = s->weights, .scales = (const float(*)[SCALE_FLOATS])s->scales, .n = n};
+        work.ahead = record_at(job->w, job->panel, b + n);
+        work.ahead_bytes = record_bytes(f);
+        for (int row = job->first; row < job->end; row += ROW_GROUP, work.ahead_bytes = 0)
+            add_group(job, tiles[job->w->type].unpacked, work, row, b);
     }
 }
 
@@ -152,8 +163,7 @@ static void quantised(float *out, size_t ld, const struct kern_weights *w,
         for (int p = 0; p < panels; p++) {
             const struct panel_job job = {out, ld, w, in->mem, p, first, end};
             if (in->rows <= DIRECT_ROWS)
-                add_group(&job, tiles[w->type].direct, 0, 0, record_at(w, p, 0), NULL,
-                          w->n_in / 32);
+                direct_panel(&job);
             else
                 unpacked_panel(&job, scratch + omp_get_thread_num());
         }

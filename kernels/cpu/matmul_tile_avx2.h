@@ -151,56 +151,63 @@ TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const ui
     }
 }
 
-/* acc[rows][16] += n blocks. Unpacked: w and scales are in scratch. Direct: w is the first record. */
-TILE_INLINE void add_blocks(float (*acc)[16], int rows, struct tile_form f, bool wide,
-                            const struct input_block *a, const uint8_t *w,
-                            const float (*scales)[SCALE_FLOATS], int n)
+/* One tile's work: acc[rows][16] += n blocks of a times those of w. */
+struct tile_work {
+    float (*acc)[16];
+    const struct input_block *a;
+    const uint8_t *w;                    /* unpacked weights; direct: the first record */
+    const float (*scales)[SCALE_FLOATS]; /* unpacked; direct: unused */
+    int n;
+    const uint8_t *
+        ahead; /* records that are wanted later: read into the cache, `ahead_bytes` per block */
+    size_t ahead_bytes;
+};
+
+TILE_INLINE void add_blocks(const struct tile_work *t, int rows, struct tile_form f, bool wide)
 {
     const struct record_form form = {
         .bits = f.bits, .min = f.min, .wide = wide, .n_scales = f.bits == 6 ? 2 : 1};
-    size_t stride = f.direct ? record_bytes(&form) : f.bits == 8 ? 1024 : 512;
+    const size_t stride = f.direct ? record_bytes(&form) : f.bits == 8 ? 1024 : 512;
     float own[SCALE_FLOATS] __attribute__((aligned(32)));
-    for (int b = 0; b < n; b++, a++, w += stride) {
-        const float *s = f.direct ? own : scales[b];
-        if (f.direct) {
+    const struct input_block *a = t->a;
+    const uint8_t *w = t->w, *ahead = t->ahead;
+    for (int b = 0; b < t->n; b++, a++, w += stride) {
+        const float *s = f.direct ? own : t->scales[b];
+        if (f.direct)
             unpack_scales(own, &form, w);
-            for (size_t i = 0; i < stride; i += 64)
-                _mm_prefetch((const char *)w + 2048 + i, _MM_HINT_T0);
-        }
+        for (size_t i = 0; i < t->ahead_bytes; i += 64)
+            _mm_prefetch((const char *)ahead + i, _MM_HINT_T0);
+        ahead += t->ahead_bytes;
         if (f.bits == 6) {
-            add_span(acc, rows, f, a, w, s, 0, 0, 4);
-            add_span(acc, rows, f, a, w, s, 1, 4, 8);
+            add_span(t->acc, rows, f, a, w, s, 0, 0, 4);
+            add_span(t->acc, rows, f, a, w, s, 1, 4, 8);
         } else {
-            add_span(acc, rows, f, a, w, s, 0, 0, 8);
+            add_span(t->acc, rows, f, a, w, s, 0, 0, 8);
         }
     }
 }
 
 /* The tiles of one form: a copy for every number of rows. */
-TILE_INLINE void add_rows(float (*acc)[16], int rows, struct tile_form f, bool wide,
-                          const struct input_block *a, const uint8_t *w,
-                          const float (*scales)[SCALE_FLOATS], int n)
+TILE_INLINE void add_rows(const struct tile_work *t, int rows, struct tile_form f, bool wide)
 {
     switch (rows) {
     case 1:
-        add_blocks(acc, 1, f, wide, a, w, scales, n);
+        add_blocks(t, 1, f, wide);
         break;
     case 2:
-        add_blocks(acc, 2, f, wide, a, w, scales, n);
+        add_blocks(t, 2, f, wide);
         break;
     case 3:
-        add_blocks(acc, 3, f, wide, a, w, scales, n);
+        add_blocks(t, 3, f, wide);
         break;
     case 4:
-        add_blocks(acc, 4, f, wide, a, w, scales, n);
+        add_blocks(t, 4, f, wide);
         break;
     case 5:
-        if (!f.direct)
-            add_blocks(acc, 5, f, wide, a, w, scales, n);
+        add_blocks(t, 5, f, wide);
         break;
     default:
-        if (!f.direct)
-            add_blocks(acc, 6, f, wide, a, w, scales, n);
+        add_blocks(t, 6, f, wide);
     }
 }
 

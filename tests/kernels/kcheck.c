@@ -13,7 +13,7 @@ enum { DEFAULT_ROUNDS = 12 };
 enum { DEFAULT_ROUNDS = 60 };
 #endif
 #elif defined(NDEBUG)
-enum { DEFAULT_ROUNDS = 150 };
+enum { DEFAULT_ROUNDS = 100 };
 #else
 enum { DEFAULT_ROUNDS = 60 };
 #endif

@@ -26,7 +26,7 @@ static void half_to_float_is_exact(void **state)
     for (int h = 0; h < 65536; h++) {
         double want = half_value((uint16_t)h);
         float got = half_to_float((uint16_t)h);
-        if (isnan(want) ? !isnan(got) : got != want || signbit(got) != signbit(want))
+        if (isnan(want) ? !isnan(got) : got != want || !signbit(got) != !signbit(want))
             fail_msg("half %04x: want %a, got %a", (unsigned)h, want, (double)got);
         if (!isnan(want) && float_to_half(got) != h)
             fail_msg("half %04x comes back as %04x", (unsigned)h, (unsigned)float_to_half(got));
