@@ -138,9 +138,7 @@ TILE_INLINE void add_span(float (*acc)[16], int rows, struct tile_form f,
 TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const uint8_t *rec)
 {
     const __m256 magic = _mm256_set1_ps(-MAGIC);
-    UNROLL
     for (int h = 0; h < 2; h++) {
-        UNROLL
         for (int i = 0; i < f->n_scales; i++) {
             __m256 d = record_scale8(f, rec, i, h);
             _mm256_store_ps(out + 32 * i + 8 * h, d);

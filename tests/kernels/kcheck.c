@@ -4,18 +4,10 @@
 #include <string.h>
 
 /* Slow builds do fewer rounds of the same checks. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { DEFAULT_ROUNDS = 12 };
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { DEFAULT_ROUNDS = 12 };
-#else
-enum { DEFAULT_ROUNDS = 60 };
-#endif
-#elif defined(NDEBUG)
+#ifdef NDEBUG
 enum { DEFAULT_ROUNDS = 100 };
 #else
-enum { DEFAULT_ROUNDS = 60 };
+enum { DEFAULT_ROUNDS = 16 };
 #endif
 
 struct kcheck kcheck;

@@ -97,11 +97,11 @@ uint16_t random_half(int kind)
     case 0:
         return sane;
     case 1:
-        return (any & 0x7c00) == 0x7c00 ? any & 0xbfff : any;
+        return (uint16_t)((any & 0x7c00) == 0x7c00 ? any & 0xbfff : any);
     case 2:
-        return any & 0x83ff;
+        return (uint16_t)(any & 0x83ff);
     default:
-        return upto(2) ? 0x8000 : (uint16_t)(sane | upto(2) << 15);
+        return (uint16_t)(upto(2) ? 0x8000 : sane | upto(2) << 15);
     }
 }
 
