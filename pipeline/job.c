@@ -277,10 +277,11 @@ static int add_setting(struct job_file *file, const char *setting, struct err *e
     return job_file_set(file, section, key, equals + 1, e);
 }
 
-static int parse(struct job *j, const char *text, size_t len, const char *path,
+/* path is for messages, whole the absolute one, which this takes. */
+static int parse(struct job *j, const char *text, size_t len, const char *path, char *whole,
                  const char *const *settings, size_t n, struct err *e)
 {
-    *j = (struct job){0};
+    *j = (struct job){.path = whole};
     struct job_file *file = mem_need(sizeof(*file));
     char *base = NULL, *cwd = absolute(".");
     int rc = job_file_parse(file, text, len, path, e);
@@ -288,7 +289,6 @@ static int parse(struct job *j, const char *text, size_t len, const char *path,
         rc = add_setting(file, settings[i], e);
     if (!rc) {
         struct job_source src = {.file = file, .path = path, .cwd = cwd};
-        j->path = absolute(path);
         base = file_parent(j->path);
         rc = fill(j, &src, base, e);
     }
@@ -303,7 +303,20 @@ static int parse(struct job *j, const char *text, size_t len, const char *path,
 
 int job_parse(struct job *j, const char *text, size_t len, const char *path, struct err *e)
 {
-    return parse(j, text, len, path, NULL, 0, e);
+    return parse(j, text, len, path, absolute(path), NULL, 0, e);
+}
+
+/* The absolute path of a file in its real folder, so that ../x is what the folder's listing shows. */
+static char *without_links(const char *path)
+{
+    char *whole = absolute(path), *folder = file_parent(whole), *real = realpath(folder, NULL);
+    free(folder);
+    if (!real || !strrchr(whole, '/'))
+        return whole;
+    char *joined = file_join(real, strrchr(whole, '/') + 1);
+    free(real);
+    free(whole);
+    return joined;
 }
 
 int job_load_with(struct job *j, const char *path, const char *const *settings, size_t n,
@@ -313,14 +326,14 @@ int job_load_with(struct job *j, const char *path, const char *const *settings, 
     *j = (struct job){0};
     buf_init(&b, JOB_FILE_BYTES);
     int rc = file_read(path, &b, e);
-    if (rc == -ERR_LIMIT ||
-        rc == -ERR_IO) { /* a wrong name on the command line, not a broken machine */
+    /* A wrong name on the command line, not a broken machine. */
+    if (rc == -ERR_LIMIT || rc == -ERR_IO) {
         e->code = ERR_CONFIG;
         e->reach = REACH_JOB;
         rc = -ERR_CONFIG;
     }
     if (!rc)
-        rc = parse(j, b.data ? b.data : "", b.len, path, settings, n, e);
+        rc = parse(j, b.data ? b.data : "", b.len, path, without_links(path), settings, n, e);
     buf_release(&b);
     return rc;
 }

@@ -189,8 +189,7 @@ static int on_scalar(struct reader *r, const yaml_event_t *ev)
     case DONE:
         break;
     }
-    return fail(r, place(ev->start_mark),
-                "%s", root_expected);
+    return fail(r, place(ev->start_mark), "%s", root_expected);
 }
 
 static int on_sequence(struct reader *r, const yaml_event_t *ev)

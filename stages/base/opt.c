@@ -260,14 +260,27 @@ static int expand(const char *text, struct buf *out, struct err *e)
     return 0;
 }
 
+/* base/path without "./" and "../" at the seam. The folder of a job file is given without symbolic links, so that
+ * its parent is what is in front of its last slash. */
 static char *resolve(const char *base, const char *path)
 {
-    while (strncmp(path, "./", 2) == 0)
-        for (path += 2; *path == '/';)
-            path++;
-    if (*path == '\0' || strcmp(path, ".") == 0)
-        return mem_strdup(base);
-    return file_join(base, path);
+    char *folder = mem_strdup(base);
+    for (;;) {
+        size_t up = strncmp(path, "..", 2) == 0 && (path[2] == '/' || path[2] == '\0') ? 2 : 0;
+        size_t here = path[0] == '.' && (path[1] == '/' || path[1] == '\0') ? 1 : 0;
+        if (up + here == 0 || (up && *folder != '/'))
+            break;
+        if (up) {
+            char *parent = file_parent(folder);
+            free(folder);
+            folder = parent;
+        }
+        path += up + here;
+        path += strspn(path, "/");
+    }
+    char *whole = *path ? file_join(folder, path) : mem_strdup(folder);
+    free(folder);
+    return whole;
 }
 
 /* The finished string of one text or path; heap, or NULL with e set. */

@@ -210,9 +210,16 @@ static void takes_the_environment_only_where_the_row_says_so(void **state)
 static void resolves_paths_against_the_folder_of_the_job_file(void **state)
 {
     (void)state;
-    const char *const pairs[][2] = {
-        {"a/b", "/base/a/b"},   {"/abs", "/abs"},    {"./a", "/base/a"},   {".", "/base"},
-        {"../x", "/base/../x"}, {".//a", "/base/a"}, {"~/x", "/home/me/x"}};
+    const char *const pairs[][2] = {{"a/b", "/base/a/b"},
+                                    {"/abs", "/abs"},
+                                    {"./a", "/base/a"},
+                                    {".", "/base"},
+                                    {"../x", "/x"},
+                                    {"..", "/"},
+                                    {".././../x/../y", "/x/../y"},
+                                    {"..x", "/base/..x"},
+                                    {".//a", "/base/a"},
+                                    {"~/x", "/home/me/x"}};
     setenv("HOME", "/home/me", 1);
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         set("path", pairs[i][0]);
