@@ -181,6 +181,18 @@ static bool is_leaf(cmark_node_type t)
            t == CMARK_NODE_HTML_BLOCK || t == CMARK_NODE_THEMATIC_BREAK;
 }
 
+static cmark_node *next_leaf(cmark_iter *it)
+{
+    for (cmark_event_type ev; (ev = cmark_iter_next(it)) != CMARK_EVENT_DONE;) {
+        cmark_node *node = cmark_iter_get_node(it);
+        if (ev == CMARK_EVENT_ENTER && is_leaf(cmark_node_get_type(node)))
+            return node;
+    }
+    return NULL;
+}
+
+/* All leaves of one segment. cmark ends some of them (a heading by underline, an open fence) a line
+ * too late, so a leaf ends where the next one begins at the latest. */
 static int mark_tree(struct extraction *x, cmark_node *root, size_t begin, size_t end,
                      struct err *e)
 {
@@ -188,20 +200,20 @@ static int mark_tree(struct extraction *x, cmark_node *root, size_t begin, size_
     cmark_iter *it = cmark_iter_new(root);
     size_t done = begin;
     int rc = 0;
-    for (cmark_event_type ev; rc == 0 && (ev = cmark_iter_next(it)) != CMARK_EVENT_DONE;) {
-        cmark_node *node = cmark_iter_get_node(it);
-        if (ev != CMARK_EVENT_ENTER || !is_leaf(cmark_node_get_type(node)))
-            continue;
-        int first = cmark_node_get_start_line(node), last = cmark_node_get_end_line(node);
+    for (cmark_node *leaf = next_leaf(it), *next; rc == 0 && leaf; leaf = next) {
+        next = next_leaf(it);
+        int first = cmark_node_get_start_line(leaf), after = cmark_node_get_end_line(leaf) + 1;
+        if (next && after > cmark_node_get_start_line(next))
+            after = cmark_node_get_start_line(next);
         size_t from = line_start(&l, first);
-        size_t to = line_start(&l, (last < first ? first : last) + 1);
+        size_t to = line_start(&l, after > first ? after : first + 1);
         if (from < done)
             from = done;
         if (to <= from)
             continue;
         rc = text_mark(&x->out, BLOCK_PARAGRAPH, 0, done, from, 0, e);
         if (rc == 0)
-            rc = mark_leaf(x, node, from, to, e);
+            rc = mark_leaf(x, leaf, from, to, e);
         if (rc == 0)
             rc = deadline_check(x->deadline, e);
         done = to;
