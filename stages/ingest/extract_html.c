@@ -164,8 +164,8 @@ static void item_in_cell(struct html *h)
 
 static void enter(struct html *h, enum role role, const char *name)
 {
-    bool breaks = role == HEADING || role == LIST || role == PRE || role == QUOTE ||
-                  role == TABLE || role == ROW;
+    bool breaks =
+        role == HEADING || role == PRE || role == QUOTE || role == TABLE || role == ROW;
     if (h->row_at && breaks)
         close_row(h);
     switch (role) {
@@ -241,9 +241,7 @@ static void leave(struct html *h, enum role role)
         block_edge(h);
     else if (role == CELL && !h->row_at)
         new_block(h);
-    else if ((role == HEADING || role == LIST || role == PRE || role == QUOTE ||
-              role == ITEM) &&
-             !h->row_at)
+    else if ((role == HEADING || role == PRE || role == QUOTE || role == ITEM) && !h->row_at)
         leave_kind(h);
 }
 

@@ -385,7 +385,7 @@ int reader_file(struct reader *r, const char *path, const char *bad)
             err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s", bad ? bad : strerror(errno));
         if (fd < 0 ||
             stream_open_fd(&s, fd, r->stats ? &r->stats->bytes_read : NULL, &e) != 0) {
-            rc = reader_fail(r, NULL, &e);
+            rc = label_included(r->cfg, base) ? reader_fail(r, NULL, &e) : 0;
         } else {
             s.deadline = &r->deadline;
             deadline_start(&r->deadline, r->cfg->timeout);

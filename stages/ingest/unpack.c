@@ -132,11 +132,15 @@ static void set_format(struct unpack *u)
 static void set_filter(struct unpack *u)
 {
     static const int filters[] = {
-        [LAYER_BZIP2] = ARCHIVE_FILTER_BZIP2,       [LAYER_XZ] = ARCHIVE_FILTER_XZ,
-        [LAYER_ZSTD] = ARCHIVE_FILTER_ZSTD,         [LAYER_LZ4] = ARCHIVE_FILTER_LZ4,
-        [LAYER_COMPRESS] = ARCHIVE_FILTER_COMPRESS,
+        [LAYER_BZIP2] = ARCHIVE_FILTER_BZIP2,
+        [LAYER_XZ] = ARCHIVE_FILTER_XZ,
+        [LAYER_ZSTD] = ARCHIVE_FILTER_ZSTD,
+        [LAYER_LZ4] = ARCHIVE_FILTER_LZ4,
     };
-    if (u->layer < LAYER_ZIP)
+    /* libarchive 3.6 crashes when compress is appended: it reads before there is a source. */
+    if (u->layer == LAYER_COMPRESS)
+        archive_read_support_filter_compress(u->a);
+    else if (u->layer < LAYER_ZIP)
         archive_read_append_filter(u->a, filters[u->layer]);
 }
 
