@@ -317,21 +317,14 @@ static int prepend_system(struct mtext system, struct mtext turn, struct marked 
     return rc < 0 ? rc : marked_join(out, turn, e);
 }
 
-/* BOS, when the template writes it, is left out of the text. */
-static int render(const struct chat *c, const struct chat_message *msgs, int n,
-                  struct marked *out, struct mtext *text, bool *bos, struct err *e)
+/* By the interpreter. */
+static int render_file(const struct chat *c, const struct chat_message *msgs, int n,
+                       struct marked *out, struct err *e)
 {
-    int rc;
-    if (c->format) {
-        rc = chat_format_render(c->format, &c->quirks, c->eos, msgs, n, out, e);
-        *text = marked_view(out);
-        *bos = c->quirks.bos;
-        return rc;
-    }
     struct marked turn;
     marked_init(&turn, RENDER_MAX);
     struct chat_message one = {CHAT_USER, {0}};
-    rc = 0;
+    int rc = 0;
     if (n == 2 && c->quirks.no_system) {
         rc = prepend_system(msgs[0].text, msgs[1].text, &turn, e);
         one.text = marked_view(&turn);
@@ -342,8 +335,17 @@ static int render(const struct chat *c, const struct chat_message *msgs, int n,
     if (rc == 0)
         rc = jinja_render(c->jinja, &in, out, e);
     marked_release(&turn);
-    *text = marked_view(out);
-    for (*bos = false; chat_strip_bos(text, c->bos);)
+    return rc;
+}
+
+/* BOS, when the template writes it (or begins with it anyway), is left out of the text. */
+static int render(const struct chat *c, const struct chat_message *msgs, int n,
+                  struct marked *out, struct mtext *text, bool *bos, struct err *e)
+{
+    *bos = c->format && c->quirks.bos;
+    int rc = c->format ? chat_format_render(c->format, &c->quirks, c->eos, msgs, n, out, e)
+                       : render_file(c, msgs, n, out, e);
+    for (*text = marked_view(out); chat_strip_bos(text, c->bos);)
         *bos = true;
     return rc;
 }

@@ -76,14 +76,19 @@ static int observe(struct observed *o, const struct jinja *j, const char *bos, c
             return rc;
         }
         o->text[i] = marked_view(&o->out[i]);
-        bool had = chat_strip_bos(&o->text[i], bos);
-        o->bos = i == USER ? had : o->bos;
-        if (had != o->bos)
-            return 1;
     }
     if (!o->refuses_system && same(o->text[USER], o->text[SYSTEM]))
         o->refuses_system = true; /* it drops what it is given */
     return 0;
+}
+
+/* Take BOS off all renderings; false when one begins without it. */
+static bool strip_all(struct observed *o, const char *bos)
+{
+    o->bos = true;
+    for (int i = 0; o->bos && i < CASES; i++)
+        o->bos = (i == SYSTEM && o->refuses_system) || chat_strip_bos(&o->text[i], bos);
+    return o->bos;
 }
 
 static char *copy(struct mtext t)
@@ -162,22 +167,36 @@ static int try_format(struct observed *o, const struct chat_format *f, int trims
     return rc;
 }
 
+static int try_formats(struct observed *o, struct mtext template, const char *eos,
+                       const struct chat_format **f, struct chat_quirks *q, bool *found,
+                       struct err *e)
+{
+    int rc = 0;
+    *found = false;
+    for (size_t i = 0; rc == 0 && !*found && i < n_chat_formats; i++) {
+        const struct chat_format *row = &chat_formats[i];
+        if (mtext_find(template, mtext_of(row->sign)) == template.len)
+            continue;
+        *f = row;
+        for (int trims = 0; rc == 0 && !*found && trims < TRIM_ALL; trims++)
+            rc = try_format(o, row, trims, eos, q, found, e);
+    }
+    return rc;
+}
+
 int chat_prove(const struct jinja *j, const char *text, size_t len, const char *bos,
                const char *eos, const struct chat_date *date, const struct chat_format **f,
                struct chat_quirks *q, struct err *e)
 {
     struct observed o = {0};
-    int rc = observe(&o, j, bos, eos, date, e);
+    struct mtext template = {text, NULL, len};
     bool found = false;
-    for (size_t i = 0; rc == 0 && !found && i < n_chat_formats; i++) {
-        const struct chat_format *row = &chat_formats[i];
-        if (mtext_find((struct mtext){text, NULL, len}, mtext_of(row->sign)) == len)
-            continue;
-        for (int trims = 0; rc == 0 && !found && trims < TRIM_ALL; trims++) {
-            rc = try_format(&o, row, trims, eos, q, &found, e);
-            *f = row;
-        }
-    }
+    int rc = observe(&o, j, bos, eos, date, e);
+    /* First as it is: BOS may be what a family begins with anyway, as in SmolLM2. */
+    if (rc == 0)
+        rc = try_formats(&o, template, eos, f, q, &found, e);
+    if (rc == 0 && !found && strip_all(&o, bos))
+        rc = try_formats(&o, template, eos, f, q, &found, e);
     for (int i = 0; i < CASES; i++)
         marked_release(&o.out[i]);
     return rc < 0 ? rc : !found;

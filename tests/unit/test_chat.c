@@ -14,7 +14,8 @@
 #include "stages/base/le.h"
 #include "stages/base/utf8.h"
 #include "stages/model/chat.h"
-#include "stages/model/chat_format.h"
+#include "stages/model/chat_known.h"
+#include "stages/model/chat_prove.h"
 
 /* ---- a model file of nothing but a vocabulary and a template ---- */
 
@@ -619,6 +620,37 @@ static void knows_smollm2(void **state)
     file_map_close(&m);
 }
 
+/* The row of the table says what the proof would have found. */
+static void the_known_template_is_also_proven(void **state)
+{
+    (void)state;
+    struct vocabulary x;
+    struct file_map m = {0};
+    struct gguf_string text;
+    struct err e = {0};
+    if (!open_model(&x, &m, "samples/models/smollm2-135m-instruct-q4_1.gguf"))
+        skip();
+    assert_int_equal(gguf_str(&x.g, "tokenizer.chat_template", &text, &e), 0);
+    const struct chat_known *k = chat_known_find(text.s, text.len);
+    struct jinja *j = NULL;
+    const struct chat_format *f = NULL;
+    struct chat_quirks q = {0}, usual;
+    assert_non_null(k);
+    assert_int_equal(jinja_open(&j, text.s, text.len, &e), 0);
+    assert_int_equal(
+        chat_prove(j, text.s, text.len, "<|im_start|>", "<|im_end|>", NULL, &f, &q, &e), 0);
+    usual = chat_format_quirks(f);
+    assert_ptr_equal(f, chat_format_find(k->family));
+    assert_string_equal(q.system_default, k->system_default);
+    assert_null(q.system_before);
+    assert_int_equal(q.trim_turns, usual.trim_turns);
+    assert_int_equal(q.no_system, usual.no_system);
+    chat_quirks_release(&q);
+    jinja_free(j);
+    close_vocabulary(&x);
+    file_map_close(&m);
+}
+
 static void gemma_without_template_needs_to_be_told(void **state)
 {
     (void)state;
@@ -659,6 +691,7 @@ int main(void)
         cmocka_unit_test(digests_tell_templates_and_dates_apart),
         cmocka_unit_test(the_null_model_gets_bos_texts_turn),
         cmocka_unit_test(knows_smollm2),
+        cmocka_unit_test(the_known_template_is_also_proven),
         cmocka_unit_test(gemma_without_template_needs_to_be_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
