@@ -236,7 +236,7 @@ static int load_special_ids(struct vocab *v, const struct gguf *g, bool typed, s
         return -ERR_FORMAT;
     int32_t own[] = {v->bos, v->eos, eot, eom, unknown};
     for (size_t i = 0; i < ARRAY_LEN(own) && !typed; i++)
-        if (own[i] >= 0)
+        if (own[i] >= 0 && v->types[own[i]] == TOKEN_NORMAL)
             v->types[own[i]] = TOKEN_CONTROL;
     add_end(v, v->eos);
     add_end(v, eot);
