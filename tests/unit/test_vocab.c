@@ -244,7 +244,7 @@ static void vocabularies_that_lie_are_refused(void **state)
     p = bpe_plan(), p.types = negative, refused(&p, ERR_FORMAT, "unknown type -1");
     static const char *const same[] = {"x1", "x2", "x1", NULL}, *const bad[] = {"\xff\xff",
                                                                                 NULL};
-    p = plan_default, p.tokens = same,
+    p = plan_default, p.merges = bpe_merges, p.tokens = same,
     refused(&p, ERR_FORMAT, "tokens 256 and 258 have the same text");
     p = plan_default, p.merges = bpe_merges, p.tokens = bad,
     refused(&p, ERR_FORMAT, "token 256 is not UTF-8");
