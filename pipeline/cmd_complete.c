@@ -28,7 +28,7 @@ static const char tail[] = "    case $word in\n"
                            "        compopt -o nospace 2>/dev/null\n"
                            "    fi\n"
                            "}\n"
-                           "complete -F _quire quire\n";
+                           "complete -o default -F _quire quire\n";
 
 /* "    --set | --prompt) ..." for options that take one of some values. */
 static int add_values(const struct cmd_option *o, size_t n, struct buf *out, struct err *e)

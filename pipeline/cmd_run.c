@@ -7,14 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --progress HOW, in the order of enum progress_mode; without it, --quiet means none. */
+static enum progress_mode progress_of(const struct cmd_line *l)
+{
+    static const char *const names[] = {"none", "auto", "bar", "lines"};
+    const char *how = cmd_value(l, "--progress", 0);
+    for (size_t i = 0; how && i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i], how) == 0)
+            return (enum progress_mode)i;
+    return log_get_level() >= LOG_INFO ? PROGRESS_AUTO : PROGRESS_NONE;
+}
+
 int cmd_run(const struct cmd_line *l)
 {
     struct err e = {0};
     struct job j;
     struct run_result r;
-    const char *progress = cmd_value(l, "--progress", 0);
-    bool shown = progress ? strcmp(progress, "none") != 0 : log_get_level() >= LOG_INFO;
-    struct run_options o = {.signals = true, .progress = shown};
+    struct run_options o = {.signals = true, .progress = progress_of(l)};
     if (cmd_load_job(l, &j, &e))
         return cmd_fail(&e);
     if (run_job(&j, &o, &r, &e))

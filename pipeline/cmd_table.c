@@ -3,7 +3,7 @@
 
 static const char *const log_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
-static const char *const progress_values[] = {"auto", "none", NULL};
+static const char *const progress_values[] = {"auto", "bar", "lines", "none", NULL};
 
 const struct cmd_option cmd_common[] = {
     {"--help", NULL, "print this (also -h)", NULL},
@@ -21,7 +21,7 @@ const size_t n_cmd_common = ARRAY_LEN(cmd_common);
 
 static const struct cmd_option run_options[] = {
     SET_OPTION,
-    {"--progress", "HOW", "auto: a line on a terminal, else a line every 10 s; none",
+    {"--progress", "HOW", "auto (bar on a terminal, else lines), bar, lines or none",
      progress_values},
 };
 static const struct cmd_option job_options[] = {SET_OPTION};

@@ -129,10 +129,11 @@ static struct progress_sample sample(struct run_stats *s)
     };
 }
 
-void progress_start(struct progress *p, struct run_stats *stats, bool enabled)
+void progress_start(struct progress *p, struct run_stats *stats, enum progress_mode mode)
 {
-    *p = (struct progress){.stats = stats, .enabled = enabled && log_get_level() >= LOG_INFO};
-    p->terminal = isatty(STDERR_FILENO) == 1;
+    *p = (struct progress){.stats = stats,
+                           .enabled = mode != PROGRESS_NONE && log_get_level() >= LOG_INFO};
+    p->terminal = mode == PROGRESS_BAR || (mode == PROGRESS_AUTO && isatty(STDERR_FILENO) == 1);
     p->started_us = p->drawn_us = clock_us();
     p->history[0] = sample(stats);
     p->n = p->at = 1;

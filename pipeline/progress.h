@@ -34,7 +34,14 @@ struct progress {
     int n, at;
 };
 
-void progress_start(struct progress *p, struct run_stats *stats, bool enabled);
+enum progress_mode {
+    PROGRESS_NONE,
+    PROGRESS_AUTO, /* a bar on a terminal, else lines */
+    PROGRESS_BAR,
+    PROGRESS_LINES,
+};
+
+void progress_start(struct progress *p, struct run_stats *stats, enum progress_mode mode);
 /* Draw if it is time to. Call it about every progress_interval_ms(). */
 void progress_tick(struct progress *p);
 int progress_interval_ms(const struct progress *p);

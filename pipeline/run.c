@@ -267,7 +267,7 @@ static void log_end(const struct run *run)
 
 /* ---- the run ---- */
 
-static int run_stages(struct run *run, bool progress, struct err *e)
+static int run_stages(struct run *run, enum progress_mode progress, struct err *e)
 {
     const struct limits_config *l = &run->job->limits;
     int window = 4 * run->job->decode.batch + l->queue;

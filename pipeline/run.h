@@ -12,10 +12,11 @@
 #define QUIRE_PIPELINE_RUN_H
 
 #include "pipeline/job.h"
+#include "pipeline/progress.h"
 
 struct run_options {
     bool signals;  /* handle SIGINT, SIGTERM, SIGHUP for the time of the run */
-    bool progress; /* a line on stderr: redrawn on a terminal, every 10 s elsewhere */
+    enum progress_mode progress;
 };
 
 enum run_end {

@@ -9,7 +9,7 @@ _quire()
     local options= common="--help --quiet --verbose --log-level"
     case $previous in
     --log-level) COMPREPLY=($(compgen -W "error warn info debug trace" -- "$word")); return ;;
-    --progress) COMPREPLY=($(compgen -W "auto none" -- "$word")); return ;;
+    --progress) COMPREPLY=($(compgen -W "auto bar lines none" -- "$word")); return ;;
     --set) compopt -o nospace; COMPREPLY=($(compgen -W " model.kind= model.file= model.context= model.kernels= ingest.from= ingest.include= ingest.exclude= ingest.as= ingest.text_field= ingest.id_field= ingest.title_field= ingest.encoding= ingest.name_encoding= ingest.max_depth= ingest.max_entries= ingest.max_document= ingest.max_container= ingest.max_ratio= ingest.timeout= chunk.tokens= chunk.min_tokens= prompt.template= prompt.system= prompt.document= prompt.reduce= prompt.date= task.kind= task.strategy= task.questions= task.max_levels= task.partial_tokens= prefill.attention= prefill.batch= decode.max_tokens= decode.batch= decode.temperature= decode.top_k= decode.top_p= decode.min_p= decode.repetition_penalty= decode.seed= decode.stop= decode.stop_repetition= decode.thinking= kv.memory= kv.reuse= limits.memory= limits.threads= limits.queue= limits.queue_bytes= limits.drain= write.to= write.formats= write.chunks= write.partial_ok=" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" = 1 ]; then
@@ -38,4 +38,4 @@ _quire()
         compopt -o nospace 2>/dev/null
     fi
 }
-complete -F _quire quire
+complete -o default -F _quire quire
