@@ -51,7 +51,7 @@ static void add_left(char *out, double seconds)
 }
 
 void progress_text(const struct progress_sample *now, const struct progress_sample *then,
-                   int64_t since, int width, char out[PROGRESS_LINE])
+                   double share, int64_t since, int width, char out[PROGRESS_LINE])
 {
     out[0] = '\0';
     add(out, "%" PRId64 "/%" PRId64 " documents", now->done, now->found);
@@ -63,7 +63,6 @@ void progress_text(const struct progress_sample *now, const struct progress_samp
         add(out, " | prefill %.0f tok/s, decode %.0f tok/s",
             (double)(now->prefill_tokens - then->prefill_tokens) / seconds,
             (double)(now->generated_tokens - then->generated_tokens) / seconds);
-    double share = progress_share(now);
     if (share >= 0) {
         add(out, " | %d %%", (int)(share * 100));
         if (share > 0.005 && share < 1 && now->us - since > SETTLE_US)
@@ -131,7 +130,8 @@ static struct progress_sample sample(struct run_stats *s)
 
 void progress_start(struct progress *p, struct run_stats *stats, enum progress_mode mode)
 {
-    *p = (struct progress){.stats = stats,
+    *p = (struct progress){.share = -1,
+                           .stats = stats,
                            .enabled = mode != PROGRESS_NONE && log_get_level() >= LOG_INFO};
     p->terminal = mode == PROGRESS_BAR || (mode == PROGRESS_AUTO && isatty(STDERR_FILENO) == 1);
     p->started_us = p->drawn_us = clock_us();
@@ -155,7 +155,11 @@ static void show(struct progress *p, bool whole_run)
     const struct progress_sample *then = &p->history[oldest];
     struct progress_sample start = {.us = p->started_us};
     char text[PROGRESS_LINE];
-    progress_text(&now, whole_run ? &start : then, p->started_us,
+    /* More work comes into sight as documents are cut; the figure shown never goes back. */
+    double share = progress_share(&now);
+    if (share > p->share)
+        p->share = share;
+    progress_text(&now, whole_run ? &start : then, p->share, p->started_us,
                   p->terminal ? terminal_width() : 0, text);
     p->history[p->at] = now;
     p->at = (p->at + 1) % PROGRESS_HISTORY;

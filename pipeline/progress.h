@@ -30,6 +30,7 @@ struct progress {
     struct run_stats *stats;
     bool enabled, terminal;
     int64_t started_us, drawn_us;
+    double share;                                     /* largest so far, -1: none */
     struct progress_sample history[PROGRESS_HISTORY]; /* a ring, oldest overwritten */
     int n, at;
 };
@@ -48,9 +49,10 @@ int progress_interval_ms(const struct progress *p);
 /* Wipes the line, or prints the last one. */
 void progress_end(struct progress *p);
 
-/* The text, at most width columns, from now and an earlier sample; since is the start of the run. Pure. */
+/* The text, at most width columns (0: no bound), from now and an earlier sample, the share that is done, and
+ * the start of the run. Pure. */
 void progress_text(const struct progress_sample *now, const struct progress_sample *then,
-                   int64_t since, int width, char out[PROGRESS_LINE]);
+                   double share, int64_t since, int width, char out[PROGRESS_LINE]);
 /* Share of the work that is done, 0..1, or -1 while it cannot be told. Pure. */
 double progress_share(const struct progress_sample *s);
 

@@ -111,7 +111,7 @@ static json_t *slowest(const struct report *r)
     for (int i = 0; i < r->tally->n_slowest; i++) {
         const struct tally_slow *s = &r->tally->slowest[i];
         json_array_append_new(list, json_pack("{sI so sI}", "ordinal", (json_int_t)s->ordinal,
-                                              "name", record_text(s->name), "compute_ms",
+                                              "name", record_text(s->name), "model_ms",
                                               (json_int_t)(s->compute_us / 1000)));
     }
     return list;
