@@ -37,8 +37,9 @@ struct flow_limits {
 };
 
 /* Opens the stages in order and starts the threads. On failure everything is closed again. */
-int flow_start(struct flow **out, const struct stage_row *rows, int n_rows, const struct stage_env *env,
-               const struct flow_limits *l, struct err *e) MUST_CHECK;
+int flow_start(struct flow **out, const struct stage_row *rows, int n_rows,
+               const struct stage_env *env, const struct flow_limits *l,
+               struct err *e) MUST_CHECK;
 
 /* A descriptor that becomes readable when all threads have ended. */
 int flow_done_fd(const struct flow *f);

@@ -12,7 +12,8 @@
 
 /* Makes the folder if it is missing and takes the lock; *fd is then to be given to lock_release().
  * Returns 0; 1 when another process holds it (holder says which); -ERR_IO. */
-int lock_take(const char *folder, int *fd, char *holder, size_t holder_cap, struct err *e) MUST_CHECK;
+int lock_take(const char *folder, int *fd, char *holder, size_t holder_cap,
+              struct err *e) MUST_CHECK;
 void lock_release(int fd); /* -1 is fine */
 
 #endif

@@ -1,7 +1,7 @@
 #include "pipeline/report.h"
 
 #include "pipeline/version.h"
-#include "stages/write/record.h"
+#include "stages/write/result.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,12 +34,12 @@ static const char *end_name(enum run_end end)
 static json_t *model(const struct report *r)
 {
     json_t *o = json_object();
-    set(o, "name", record_text(r->setup->facts.model_name));
+    set(o, "name", result_text(r->setup->facts.model_name));
     set(o, "digest", json_string(r->setup->facts.model_digest));
-    set(o, "file", record_text(r->job->model.file));
+    set(o, "file", result_text(r->job->model.file));
     set(o, "arch", json_string(arch_name(model_hparams(r->setup->model)->arch)));
     set(o, "vocab", json_string(vocab_kind(model_vocab(r->setup->model))));
-    set(o, "template", record_text(chat_family(r->setup->chat)));
+    set(o, "template", result_text(chat_family(r->setup->chat)));
     return o;
 }
 
@@ -99,8 +99,8 @@ static json_t *failures(const struct report *r)
         const struct tally_failure *f = &r->tally->failures[i];
         json_array_append_new(list,
                               json_pack("{sI so ss so}", "ordinal", (json_int_t)f->ordinal,
-                                        "name", record_text(f->name), "code", f->code,
-                                        "message", record_text(f->message)));
+                                        "name", result_text(f->name), "code", f->code,
+                                        "message", result_text(f->message)));
     }
     return list;
 }
@@ -111,7 +111,7 @@ static json_t *slowest(const struct report *r)
     for (int i = 0; i < r->tally->n_slowest; i++) {
         const struct tally_slow *s = &r->tally->slowest[i];
         json_array_append_new(list, json_pack("{sI so sI}", "ordinal", (json_int_t)s->ordinal,
-                                              "name", record_text(s->name), "model_ms",
+                                              "name", result_text(s->name), "model_ms",
                                               (json_int_t)(s->compute_us / 1000)));
     }
     return list;
@@ -153,15 +153,15 @@ char *report_json(const struct report *r, struct err *e)
 {
     json_t *o = json_object();
     set(o, "schema", json_string("quire.run/1"));
-    set(o, "job", record_text(r->job->name));
-    set(o, "job_file", record_text(r->job->path));
+    set(o, "job", result_text(r->job->name));
+    set(o, "job_file", result_text(r->job->path));
     set(o, "version", json_string(QUIRE_VERSION));
     set(o, "ended", json_string(end_name(r->result->end)));
     set(o, "signal", r->result->signal ? json_integer(r->result->signal) : json_null());
     set(o, "error",
         r->result->end == RUN_STOPPED
             ? json_pack("{ss so}", "code", err_code_name(r->why->code), "message",
-                        record_text(r->why->msg))
+                        result_text(r->why->msg))
             : json_null());
     set_count(o, "exit_status", r->result->exit_status);
     set(o, "started", moment(r->started));
@@ -178,7 +178,7 @@ char *report_json(const struct report *r, struct err *e)
     set(o, "kv", kv(r));
     set(o, "failures", failures(r));
     set(o, "slowest", slowest(r));
-    set(o, "resolved_job", record_text(r->resolved_job));
+    set(o, "resolved_job", result_text(r->resolved_job));
     char *text = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     json_decref(o);
     if (!text)

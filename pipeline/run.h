@@ -28,13 +28,14 @@ enum run_end {
 
 struct run_result {
     enum run_end end;
-    int signal;                         /* RUN_INTERRUPTED: which */
-    int64_t found, ok, partial, failed; /* documents; found = ok + partial + failed when finished */
-    int exit_status;                    /* for main: 0, 1, 2, 3, 75 or 128 + signal; docs/output.md */
+    int signal; /* RUN_INTERRUPTED: which */
+    int64_t found, ok, partial,
+        failed;      /* documents; found = ok + partial + failed when finished */
+    int exit_status; /* for main: 0, 1, 2, 3, 75 or 128 + signal; docs/output.md */
 };
 
 /* Runs the job. Returns 0 for every end but RUN_STOPPED, then the negative code of *e. r is always filled. */
-int run_job(const struct job *job, const struct run_options *o, struct run_result *r, struct err *e)
-    MUST_CHECK;
+int run_job(const struct job *job, const struct run_options *o, struct run_result *r,
+            struct err *e) MUST_CHECK;
 
 #endif

@@ -26,14 +26,22 @@
 
 /* ---- document ---- */
 
-enum block_kind { BLOCK_PARAGRAPH, BLOCK_HEADING, BLOCK_LIST_ITEM, BLOCK_TABLE_ROW, BLOCK_CODE, BLOCK_QUOTE };
+enum block_kind {
+    BLOCK_PARAGRAPH,
+    BLOCK_HEADING,
+    BLOCK_LIST_ITEM,
+    BLOCK_TABLE_ROW,
+    BLOCK_CODE,
+    BLOCK_QUOTE
+};
 
 struct block {
     enum block_kind kind;
-    int level;         /* heading level 1..9, list depth 1.., else 0 */
-    size_t begin, end; /* text[begin, end): blocks are disjoint, rising, and may have gaps of white space */
-    int page;          /* 1-based page or slide, 0 when the format has none */
-    int part;          /* index into doc.parts, -1 when there is one source part only */
+    int level; /* heading level 1..9, list depth 1.., else 0 */
+    size_t begin,
+        end; /* text[begin, end): blocks are disjoint, rising, and may have gaps of white space */
+    int page; /* 1-based page or slide, 0 when the format has none */
+    int part; /* index into doc.parts, -1 when there is one source part only */
 };
 
 /* How a document's record ends; `failed` has a code and a message in doc.fail or rec.fail. */
@@ -46,24 +54,26 @@ enum doc_status {
 
 struct doc {
     atomic_int refs;
-    int64_t ordinal;      /* 0, 1, 2 ... in input order, without gaps */
-    char id[33];          /* stable: first 128 bits of SHA-256 over source, entry chain and content, hex */
-    char *source;         /* path of the file as found */
-    char **chain;         /* entry names from the outermost archive inwards; NULL-terminated; may be empty */
-    char *title;          /* NULL when unknown */
-    char *media_type;     /* "text/plain", "text/html", ...; never NULL */
-    char *encoding;       /* of the source bytes, e.g. "UTF-8"; NULL for failed documents */
-    char **parts;         /* names of source parts; NULL-terminated, may be NULL */
-    uint64_t bytes;       /* source bytes of this document */
+    int64_t ordinal; /* 0, 1, 2 ... in input order, without gaps */
+    char id
+        [33]; /* stable: first 128 bits of SHA-256 over source, entry chain and content, hex */
+    char *source; /* path of the file as found */
+    char **
+        chain; /* entry names from the outermost archive inwards; NULL-terminated; may be empty */
+    char *title;      /* NULL when unknown */
+    char *media_type; /* "text/plain", "text/html", ...; never NULL */
+    char *encoding;   /* of the source bytes, e.g. "UTF-8"; NULL for failed documents */
+    char **parts;     /* names of source parts; NULL-terminated, may be NULL */
+    uint64_t bytes;   /* source bytes of this document */
     uint8_t sha256[HASH_BYTES]; /* of those bytes */
     enum doc_status status;
-    struct err fail;      /* DOC_FAILED: why */
-    char **warnings;      /* NULL-terminated short sentences; NULL when none */
-    char *text;           /* canonical UTF-8, text_len bytes and a NUL; NULL for failed documents */
+    struct err fail; /* DOC_FAILED: why */
+    char **warnings; /* NULL-terminated short sentences; NULL when none */
+    char *text;      /* canonical UTF-8, text_len bytes and a NUL; NULL for failed documents */
     size_t text_len;
     struct block *blocks; /* [n_blocks] */
     size_t n_blocks;
-    void *task;           /* task: per-document state of the tokenize stage */
+    void *task; /* task: per-document state of the tokenize stage */
 };
 
 struct doc *doc_new(void); /* refs = 1, everything else zero */
@@ -77,10 +87,10 @@ char *doc_name(const struct doc *d);
 /* ---- chunk ---- */
 
 struct chunk {
-    int index, count;       /* 0-based; count is the same in all chunks of a document */
-    size_t begin, end;      /* span of doc->text; the chunks of a document cover it exactly once */
-    int tokens;             /* of that span, encoded alone and without specials */
-    char *heading_path;     /* "Part > Section" in force at begin, or NULL; heap */
+    int index, count;   /* 0-based; count is the same in all chunks of a document */
+    size_t begin, end;  /* span of doc->text; the chunks of a document cover it exactly once */
+    int tokens;         /* of that span, encoded alone and without specials */
+    char *heading_path; /* "Part > Section" in force at begin, or NULL; heap */
     int page_first, page_last;
 };
 
@@ -92,23 +102,25 @@ enum answer_use {
 };
 
 struct token_account {
-    int64_t document;  /* tokens of the document's text */
-    int64_t fed;       /* of those, given to the model at level 0 */
-    int64_t dropped;   /* of those, never given (document - fed) */
-    int64_t prompt;    /* prompt tokens over all requests, templates and partial answers included */
+    int64_t document; /* tokens of the document's text */
+    int64_t fed;      /* of those, given to the model at level 0 */
+    int64_t dropped;  /* of those, never given (document - fed) */
+    int64_t
+        prompt; /* prompt tokens over all requests, templates and partial answers included */
     int64_t reused;    /* of those, found in the KV cache */
     int64_t generated; /* over all requests, thinking included */
 };
 
 struct request {
-    int32_t *tokens;      /* [n_tokens] whole prompt; heap */
+    int32_t *tokens; /* [n_tokens] whole prompt; heap */
     int n_tokens;
-    int n_shared;         /* leading tokens that every request of this kind has */
-    int max_tokens;       /* of the answer */
-    uint64_t seed;        /* from job seed, document id, question, level and index: never from timing */
+    int n_shared;   /* leading tokens that every request of this kind has */
+    int max_tokens; /* of the answer */
+    uint64_t
+        seed; /* from job seed, document id, question, level and index: never from timing */
     enum answer_use use;
-    int question;         /* index into the job's questions; 0 for summarize and complete */
-    int level, index;     /* reduce level (0 = over chunks) and position in it */
+    int question;     /* index into the job's questions; 0 for summarize and complete */
+    int level, index; /* reduce level (0 = over chunks) and position in it */
 };
 
 /* ---- sequence ---- */
@@ -118,12 +130,20 @@ struct block_table; /* stages/kv/block_table.h */
 struct sequence {
     struct block_table *table; /* KV of n_past tokens; released with the envelope */
     int n_past;                /* tokens whose KV is written */
-    float *logits;             /* [n_vocab] after the last prompt token; heap; NULL once decode took it */
+    float *logits; /* [n_vocab] after the last prompt token; heap; NULL once decode took it */
 };
 
 /* ---- answer ---- */
 
-enum stopped_by { STOP_NONE, STOP_EOS, STOP_MAX_TOKENS, STOP_STRING, STOP_REPETITION, STOP_CANCELLED, STOP_COUNT };
+enum stopped_by {
+    STOP_NONE,
+    STOP_EOS,
+    STOP_MAX_TOKENS,
+    STOP_STRING,
+    STOP_REPETITION,
+    STOP_CANCELLED,
+    STOP_COUNT
+};
 const char *stopped_by_name(enum stopped_by s);
 
 enum answer_flags {
@@ -136,8 +156,8 @@ enum answer_flags {
 struct answer {
     char *text; /* valid UTF-8, trimmed; heap */
     size_t len;
-    int n_tokens;    /* generated, thinking included */
-    int n_thinking;  /* of those, inside thinking marks */
+    int n_tokens;   /* generated, thinking included */
+    int n_thinking; /* of those, inside thinking marks */
     enum stopped_by stopped_by;
     unsigned flags;
 };
@@ -148,7 +168,7 @@ struct timings {
 
 /* ---- what the tokenize stage attaches to a final answer ---- */
 
-struct part_answer {      /* a level-0 answer kept for the record when write.chunks asks for it */
+struct part_answer { /* a level-0 answer kept for the record when write.chunks asks for it */
     int index;
     size_t begin, end;
     int page_first, page_last;
@@ -157,12 +177,12 @@ struct part_answer {      /* a level-0 answer kept for the record when write.chu
 };
 
 struct summary_info {
-    int n_finals;          /* final answers that make up this document's record (ask: one per question) */
+    int n_finals; /* final answers that make up this document's record (ask: one per question) */
     int n_chunks, n_levels;
-    size_t covered;        /* bytes of text that level 0 was given */
+    size_t covered;               /* bytes of text that level 0 was given */
     struct token_account account; /* of all requests but this final one; write adds its own */
     struct timings timings;
-    unsigned flags;        /* of the partial answers, or-ed */
+    unsigned flags;            /* of the partial answers, or-ed */
     struct part_answer *parts; /* [n_parts]; NULL unless kept */
     int n_parts;
 };
@@ -174,15 +194,15 @@ enum rec_kind { REC_DOC, REC_CHUNK, REC_REQUEST, REC_SEQUENCE, REC_ANSWER };
 struct rec {
     struct rec *next; /* for queues */
     enum rec_kind kind;
-    struct doc *doc;  /* one reference held */
-    struct err fail;  /* set: the document failed here */
+    struct doc *doc; /* one reference held */
+    struct err fail; /* set: the document failed here */
     struct chunk chunk;
     struct request req;
     struct sequence seq;
     struct answer answer;
     struct timings timings;
-    int n_reused;               /* prompt tokens found in the KV cache */
-    struct summary_info *info;  /* ANSWER_FINAL only; heap, freed with the envelope */
+    int n_reused;              /* prompt tokens found in the KV cache */
+    struct summary_info *info; /* ANSWER_FINAL only; heap, freed with the envelope */
 };
 
 /* An envelope for d: takes one reference of its own. */

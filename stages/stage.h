@@ -41,8 +41,9 @@ struct output;  /* stages/write/output.h: the output folder of this run */
 /* What made the answers; printed in every record. */
 struct run_facts {
     char model_name[128];
-    char model_digest[65];  /* of the model file, hex */
-    char prompt_digest[65]; /* of the prompt texts, the template and the settings that change an answer */
+    char model_digest[65]; /* of the model file, hex */
+    char prompt_digest
+        [65]; /* of the prompt texts, the template and the settings that change an answer */
 };
 
 /* Configuration and shared services, read-only for stages unless said otherwise. */
@@ -56,15 +57,15 @@ struct stage_env {
     const struct kv_config *kv;
     const struct write_config *write;
     const char *job_name;
-    const char *resolved_job;  /* text of `quire show`, written to the output folder */
-    struct model *model;       /* used by the thread of prefill and decode; its vocab is immutable */
+    const char *resolved_job; /* text of `quire show`, written to the output folder */
+    struct model *model; /* used by the thread of prefill and decode; its vocab is immutable */
     const struct chat *chat;
     const struct prompts *prompts; /* opened before the stages, from the job's texts and chat */
-    int context;               /* tokens of prompt and answer together: model.context, resolved */
-    struct page_pool *pages;   /* prefill and decode only */
+    int context;             /* tokens of prompt and answer together: model.context, resolved */
+    struct page_pool *pages; /* prefill and decode only */
     struct prefix_index *prefixes;
-    struct output *output;     /* write only, as is */
-    struct tally *tally;       /* stages/write/tally.h */
+    struct output *output; /* write only, as is */
+    struct tally *tally;   /* stages/write/tally.h */
     const struct run_facts *facts;
     struct run_stats *stats;   /* atomic counters for progress and run.json: stages/stats.h */
     const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */
@@ -98,7 +99,7 @@ static inline int stage_emit(struct stage *s, struct rec *r)
     return s->emit(s->runner, r);
 }
 
-extern const struct stage_ops ingest_stage, chunk_stage, tokenize_stage, prefill_stage, decode_stage,
-    write_stage;
+extern const struct stage_ops ingest_stage, chunk_stage, tokenize_stage, prefill_stage,
+    decode_stage, write_stage;
 
 #endif

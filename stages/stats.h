@@ -7,9 +7,9 @@
 
 struct run_stats {
     atomic_llong docs_found, docs_done, docs_failed; /* ingest, write, write */
-    atomic_llong bytes_read, bytes_planned;          /* of source files; planned 0 while unknown */
-    atomic_llong chunks_made, requests_made;         /* chunk, tokenize */
-    atomic_llong requests_done;                      /* decode */
+    atomic_llong bytes_read, bytes_planned;  /* of source files; planned 0 while unknown */
+    atomic_llong chunks_made, requests_made; /* chunk, tokenize */
+    atomic_llong requests_done;              /* decode */
     atomic_llong prompt_tokens, prefill_tokens, reused_tokens, generated_tokens;
     atomic_llong prefill_us, decode_us;
     atomic_llong kv_pages_used, kv_pages_peak;

@@ -50,7 +50,7 @@ void markdown_name(const struct doc *d, char *out, size_t cap)
 /* A line of front matter. A JSON string is also a YAML string. */
 static int front(struct buf *out, const char *key, const char *value, struct err *e)
 {
-    json_t *j = record_text(value);
+    json_t *j = result_text(value);
     char *text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
     json_decref(j);
     if (!text)
@@ -60,7 +60,7 @@ static int front(struct buf *out, const char *key, const char *value, struct err
     return rc;
 }
 
-static int head(const struct record *r, const struct stage_env *env, struct buf *out,
+static int head(const struct result *r, const struct stage_env *env, struct buf *out,
                 struct err *e)
 {
     const struct doc *d = r->doc;
@@ -73,13 +73,13 @@ static int head(const struct record *r, const struct stage_env *env, struct buf 
         rc = front(out, "source", source, e);
     if (!rc)
         rc = buf_addf(out, e, "id: \"%s\"\nsha256: \"%s\"\nstatus: %s\n", d->id, hex,
-                      record_status_name(r->status));
+                      result_status_name(r->status));
     if (!rc)
         rc = front(out, "model", env->facts->model_name, e);
     if (!rc)
         rc = buf_adds(out, "---\n\n# ", e);
     if (!rc) {
-        json_t *text = record_text(label(d));
+        json_t *text = result_text(label(d));
         const char *s = text ? json_string_value(text) : "";
         rc = buf_addf(out, e, "%.*s\n\n", (int)strcspn(s, "\r\n"), s);
         json_decref(text);
@@ -98,7 +98,7 @@ static int add_note(const struct answer *a, struct buf *out, struct err *e)
     return rc;
 }
 
-static int add_answers(const struct record *r, const struct stage_env *env, struct buf *out,
+static int add_answers(const struct result *r, const struct stage_env *env, struct buf *out,
                        struct err *e)
 {
     int rc = 0;
@@ -115,7 +115,7 @@ static int add_answers(const struct record *r, const struct stage_env *env, stru
     return rc;
 }
 
-static int add_parts(const struct record *r, struct buf *out, struct err *e)
+static int add_parts(const struct result *r, struct buf *out, struct err *e)
 {
     int rc = 0;
     bool first = true;
@@ -141,7 +141,7 @@ static int add_parts(const struct record *r, struct buf *out, struct err *e)
     return rc;
 }
 
-int markdown_page(const struct record *r, const struct stage_env *env, struct buf *out,
+int markdown_page(const struct result *r, const struct stage_env *env, struct buf *out,
                   struct err *e)
 {
     int rc = head(r, env, out, e);

@@ -2,10 +2,10 @@
 #ifndef QUIRE_WRITE_MARKDOWN_H
 #define QUIRE_WRITE_MARKDOWN_H
 
-#include "stages/write/record.h"
+#include "stages/write/result.h"
 
 /* The page: front matter, the answer or answers, then the partial answers if they were kept. */
-int markdown_page(const struct record *r, const struct stage_env *env, struct buf *out,
+int markdown_page(const struct result *r, const struct stage_env *env, struct buf *out,
                   struct err *e) MUST_CHECK;
 
 /* "summaries/000012-a-title-1f0c2d3e.md": ordinal, what can be used of the title or entry name, id. Names from

@@ -13,7 +13,7 @@
 #include "stages/stats.h"
 #include "stages/write/markdown.h"
 #include "stages/write/output.h"
-#include "stages/write/record.h"
+#include "stages/write/result.h"
 #include "stages/write/tally.h"
 #include "stages/write/write_opts.h"
 
@@ -126,7 +126,7 @@ static int accept(struct write_state *w, struct rec *r, struct err *e)
 
 /* ---- writing records ---- */
 
-static int write_markdown(const struct record *r, const struct stage_env *env, struct err *e)
+static int write_markdown(const struct result *r, const struct stage_env *env, struct err *e)
 {
     char name[128];
     struct buf page;
@@ -139,7 +139,7 @@ static int write_markdown(const struct record *r, const struct stage_env *env, s
     return rc;
 }
 
-static void count(const struct record *r, const struct stage_env *env)
+static void count(const struct result *r, const struct stage_env *env)
 {
     bool failed = r->status == DOC_FAILED;
     atomic_fetch_add(&env->stats->docs_done, 1);
@@ -155,12 +155,12 @@ static int write_place(struct stage *s, struct place *p, struct err *e)
 {
     struct write_state *w = s->state;
     struct rec *any = p->failed ? p->failed : p->finals[0];
-    struct record r = {.doc = any->doc,
+    struct result r = {.doc = any->doc,
                        .finals = p->finals,
                        .n_finals = p->failed ? 0 : p->expected,
                        .failed = p->failed};
-    record_judge(&r);
-    char *line = record_json(&r, s->env, e);
+    result_judge(&r);
+    char *line = result_json(&r, s->env, e);
     if (!line)
         return -(int)e->code;
     int rc = output_line(s->env->output, line, strlen(line), e);

@@ -16,7 +16,7 @@
 #include "stages/write/manifest.h"
 #include "stages/write/markdown.h"
 #include "stages/write/output.h"
-#include "stages/write/record.h"
+#include "stages/write/result.h"
 #include "stages/write/tally.h"
 #include "stages/write/write_opts.h"
 

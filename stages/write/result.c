@@ -1,4 +1,4 @@
-#include "stages/write/record.h"
+#include "stages/write/result.h"
 
 #include "stages/base/mem.h"
 #include "stages/base/utf8.h"
@@ -12,7 +12,7 @@
 
 /* ---- judging ---- */
 
-const char *record_status_name(enum doc_status s)
+const char *result_status_name(enum doc_status s)
 {
     static const char *const names[DOC_STATUS_COUNT] = {"ok", "partial", "failed"};
     return (unsigned)s < DOC_STATUS_COUNT ? names[s] : "unknown";
@@ -26,7 +26,7 @@ static double share(size_t covered, size_t all)
     return floor((double)covered / (double)all * 1e6) / 1e6;
 }
 
-static void add_final(struct record *r, const struct rec *final)
+static void add_final(struct result *r, const struct rec *final)
 {
     const struct summary_info *info = final->info;
     struct token_account *a = &r->account;
@@ -61,14 +61,14 @@ static void add_final(struct record *r, const struct rec *final)
     r->has_account = true;
 }
 
-static void fail_record(struct record *r, const char *code, const char *message)
+static void fail_record(struct result *r, const char *code, const char *message)
 {
     r->status = DOC_FAILED;
     snprintf(r->code, sizeof(r->code), "%s", code);
     snprintf(r->message, sizeof(r->message), "%s", message);
 }
 
-static void check_empty(struct record *r)
+static void check_empty(struct result *r)
 {
     for (int i = 0; i < r->n_finals; i++) {
         const struct answer *a = &r->finals[i]->answer;
@@ -88,7 +88,7 @@ static void check_empty(struct record *r)
     }
 }
 
-void record_judge(struct record *r)
+void result_judge(struct result *r)
 {
     r->status = r->doc->status;
     for (int i = 0; i < r->n_finals; i++)
@@ -121,7 +121,7 @@ static char *repair(const char *s)
     return out;
 }
 
-json_t *record_text(const char *s)
+json_t *result_text(const char *s)
 {
     if (!s)
         return json_null();
@@ -138,7 +138,7 @@ static json_t *text_list(char *const *list)
 {
     json_t *j = json_array();
     for (char *const *s = list; s && *s; s++)
-        json_array_append_new(j, record_text(*s));
+        json_array_append_new(j, result_text(*s));
     return j;
 }
 
@@ -181,13 +181,13 @@ static void set(json_t *o, const char *key, json_t *value)
 /* answer, stopped_by, flags, tokens: common to a record, an answer of ask, and a part. */
 static void set_answer(json_t *o, const struct answer *a)
 {
-    set(o, "answer", record_text(a->text ? a->text : ""));
+    set(o, "answer", result_text(a->text ? a->text : ""));
     set(o, "stopped_by", json_string(stopped_by_name(a->stopped_by)));
     set(o, "flags", flag_list(a->flags, 0));
     set(o, "tokens", json_integer(a->n_tokens));
 }
 
-static void set_answers(json_t *o, const struct record *r, const struct stage_env *env)
+static void set_answers(json_t *o, const struct result *r, const struct stage_env *env)
 {
     const struct task_config *task = env->task;
     if (task->kind == TASK_ASK) {
@@ -196,7 +196,7 @@ static void set_answers(json_t *o, const struct record *r, const struct stage_en
             json_t *one = json_object();
             int q = r->finals[i]->req.question;
             set(one, "question",
-                record_text(q >= 0 && (size_t)q < task->questions.n ? task->questions.items[q]
+                result_text(q >= 0 && (size_t)q < task->questions.n ? task->questions.items[q]
                                                                     : NULL));
             set_answer(one, &r->finals[i]->answer);
             json_array_append_new(list, one);
@@ -208,12 +208,12 @@ static void set_answers(json_t *o, const struct record *r, const struct stage_en
         return;
     }
     const struct answer *a = r->n_finals ? &r->finals[0]->answer : NULL;
-    set(o, "answer", a ? record_text(a->text ? a->text : "") : json_null());
+    set(o, "answer", a ? result_text(a->text ? a->text : "") : json_null());
     set(o, "stopped_by", a ? json_string(stopped_by_name(a->stopped_by)) : json_null());
     set(o, "flags", flag_list(r->flags, r->parts_flags));
 }
 
-static json_t *tokens(const struct record *r)
+static json_t *tokens(const struct result *r)
 {
     const struct token_account *a = &r->account;
     if (!r->has_account)
@@ -224,7 +224,7 @@ static json_t *tokens(const struct record *r)
 }
 
 /* What may differ between two runs of the same job; the last field, so that comparing can cut it off. */
-static json_t *timings(const struct record *r)
+static json_t *timings(const struct result *r)
 {
     return json_pack("{sI sI sI sI}", "prefill_ms", (json_int_t)(r->timings.prefill_us / 1000),
                      "decode_ms", (json_int_t)(r->timings.decode_us / 1000), "wait_ms",
@@ -232,7 +232,7 @@ static json_t *timings(const struct record *r)
                      (json_int_t)r->account.reused);
 }
 
-static json_t *parts(const struct record *r)
+static json_t *parts(const struct result *r)
 {
     json_t *list = json_array();
     for (int i = 0; i < r->n_finals; i++) {
@@ -247,7 +247,7 @@ static json_t *parts(const struct record *r)
             set(one, "end", json_integer((json_int_t)p->end));
             set(one, "page_first", p->page_first ? json_integer(p->page_first) : json_null());
             set(one, "page_last", p->page_last ? json_integer(p->page_last) : json_null());
-            set(one, "heading", record_text(p->heading_path));
+            set(one, "heading", result_text(p->heading_path));
             set_answer(one, &p->answer);
             json_array_append_new(list, one);
         }
@@ -255,7 +255,7 @@ static json_t *parts(const struct record *r)
     return list;
 }
 
-static json_t *warnings(const struct record *r)
+static json_t *warnings(const struct result *r)
 {
     json_t *list = text_list(r->doc->warnings);
     if (r->has_account && r->account.dropped > 0) {
@@ -272,26 +272,26 @@ static void set_source(json_t *o, const struct doc *d)
 {
     set(o, "ordinal", json_integer(d->ordinal));
     set(o, "id", json_string(d->id));
-    set(o, "source", record_text(d->source));
+    set(o, "source", result_text(d->source));
     set(o, "chain", text_list(d->chain));
-    set(o, "title", record_text(d->title));
-    set(o, "media_type", record_text(d->media_type));
-    set(o, "encoding", record_text(d->encoding));
+    set(o, "title", result_text(d->title));
+    set(o, "media_type", result_text(d->media_type));
+    set(o, "encoding", result_text(d->encoding));
     set(o, "bytes", json_integer((json_int_t)d->bytes));
     set(o, "sha256", digest(d->sha256));
 }
 
-char *record_json(const struct record *r, const struct stage_env *env, struct err *e)
+char *result_json(const struct result *r, const struct stage_env *env, struct err *e)
 {
     json_t *o = json_object();
-    set(o, "schema", json_string(RECORD_SCHEMA));
-    set(o, "job", record_text(env->job_name));
+    set(o, "schema", json_string(RESULT_SCHEMA));
+    set(o, "job", result_text(env->job_name));
     set_source(o, r->doc);
-    set(o, "status", json_string(record_status_name(r->status)));
+    set(o, "status", json_string(result_status_name(r->status)));
     set(o, "error",
         r->status != DOC_FAILED ? json_null()
                                 : json_pack("{so so}", "code", json_string(r->code), "message",
-                                            record_text(r->message)));
+                                            result_text(r->message)));
     set_answers(o, r, env);
     set(o, "tokens", tokens(r));
     set(o, "coverage", r->has_account ? json_real(r->coverage) : json_null());
@@ -301,7 +301,7 @@ char *record_json(const struct record *r, const struct stage_env *env, struct er
         set(o, "parts", parts(r));
     set(o, "warnings", warnings(r));
     set(o, "model",
-        json_pack("{so ss}", "name", record_text(env->facts->model_name), "digest",
+        json_pack("{so ss}", "name", result_text(env->facts->model_name), "digest",
                   env->facts->model_digest));
     set(o, "prompt_digest", json_string(env->facts->prompt_digest));
     set(o, "timings", timings(r));

@@ -1,21 +1,21 @@
-/* stages/write/record.h - the output record of one document, as one line of JSON.
+/* stages/write/result.h - the output record of one document, as one line of JSON.
  *
  * What:   everything known about a finished document in; a JSON object out. docs/output.md has the
  *         fields. Pure but for memory.
  * Rules:  1. The same document and answers give the same bytes, but for the last field, timings.
  *         2. A document without an answer in words has failed: code empty-answer.
  */
-#ifndef QUIRE_WRITE_RECORD_H
-#define QUIRE_WRITE_RECORD_H
+#ifndef QUIRE_WRITE_RESULT_H
+#define QUIRE_WRITE_RESULT_H
 
 #include "stages/stage.h"
 
 #include <jansson.h>
 
-#define RECORD_SCHEMA "quire.result/1"
+#define RESULT_SCHEMA "quire.result/1"
 
 /* A document at its end. */
-struct record {
+struct result {
     struct doc *doc;
     enum doc_status status;
     char code[24]; /* DOC_FAILED */
@@ -33,16 +33,16 @@ struct record {
 };
 
 /* Fill in all but doc, finals and failed, from those three. */
-void record_judge(struct record *r);
+void result_judge(struct result *r);
 
 /* The line, without newline; heap. NULL and -ERR_NOMEM in e (reach JOB). */
-char *record_json(const struct record *r, const struct stage_env *env,
+char *result_json(const struct result *r, const struct stage_env *env,
                   struct err *e) MUST_CHECK;
 
 /* A JSON string of s; bytes that are not UTF-8 (they occur in names of files) become U+FFFD. NULL gives null. */
-json_t *record_text(const char *s);
+json_t *result_text(const char *s);
 
 /* The status's word: ok, partial, failed. */
-const char *record_status_name(enum doc_status s);
+const char *result_status_name(enum doc_status s);
 
 #endif
