@@ -191,6 +191,55 @@ static void llama2_gives_the_tokens_of_the_sentencepiece_library(void **state)
     check_vocabulary("tests/vectors/vocab/llama-spm.gguf", DIR "llama-spm.tsv");
 }
 
+/* The cases that come with a vocabulary: texts between separator lines, a line of ids for each. */
+static void check_cases(const char *model, const char *name)
+{
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    char path[2][64];
+    struct err e = {0};
+    struct gguf g;
+    struct vocab *v = NULL;
+    int cases = 0, bad = 0;
+    snprintf(path[0], sizeof(path[0]), "tests/vectors/vocab/cases/%s.inp", name);
+    snprintf(path[1], sizeof(path[1]), "tests/vectors/vocab/cases/%s.out", name);
+    struct bytes file = slurp(model), texts = slurp(path[0]), ids = slurp(path[1]);
+    assert_true(file.data && texts.data && ids.data);
+    assert_int_equal(gguf_parse(&g, (const uint8_t *)file.data, file.len, &e), 0);
+    assert_int_equal(vocab_open(&v, &g, &e), 0);
+    char *line = ids.data;
+    for (char *text = texts.data, *end; (end = strstr(text, separator)) != NULL; cases++) {
+        struct token_list got = {0};
+        int i = 0;
+        assert_int_equal(vocab_encode(v, text, (size_t)(end - text), 0, &got, &e), 0);
+        line[strcspn(line, "\n")] = '\0';
+        char *next = line + strlen(line) + 1, *rest = NULL;
+        for (char *id = strtok_r(line, " ", &rest); id; id = strtok_r(NULL, " ", &rest), i++)
+            if (i >= got.n || got.ids[i] != atoi(id))
+                break;
+        if (i != got.n || (rest && rest[0])) {
+            print_error("%s, case %d: differs at token %d\n", name, cases, i);
+            bad++;
+        }
+        token_list_release(&got);
+        line = next;
+        text = end + strlen(separator);
+    }
+    assert_int_equal(cases, 46);
+    assert_int_equal(bad, 0);
+    vocab_free(v);
+    gguf_release(&g);
+    free(file.data);
+    free(texts.data);
+    free(ids.data);
+}
+
+static void the_cases_that_come_with_gpt2_and_llama2_hold(void **state)
+{
+    (void)state;
+    check_cases("tests/vectors/vocab/gpt-2.gguf", "gpt-2");
+    check_cases("tests/vectors/vocab/llama-spm.gguf", "llama-spm");
+}
+
 /* Number of words of text, their lengths in *lengths. */
 static int cut(const char *kind, const char *text, size_t len, int32_t **lengths)
 {
@@ -256,6 +305,7 @@ static void llama3_and_qwen2_words_are_those_of_the_published_expressions(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cases_that_come_with_gpt2_and_llama2_hold),
         cmocka_unit_test(llama3_and_qwen2_words_are_those_of_the_published_expressions),
         cmocka_unit_test(gpt2_gives_the_tokens_of_the_tokenizers_library),
         cmocka_unit_test(llama2_gives_the_tokens_of_the_sentencepiece_library),
