@@ -106,8 +106,8 @@ static int config_error(struct err *e, const char *what)
     chat_format_names(names, sizeof(names));
     return err_set(e, REACH_JOB, ERR_CONFIG,
                    "%.180s; set prompt.template to the family the model was trained with (%s), "
-                   "to a Jinja file, or to "
-                   "none for a model that only continues text, such as\n    template: chatml",
+                   "to a Jinja file, or to none for a model that only continues text, such as\n"
+                   "    template: chatml",
                    what, names);
 }
 

@@ -16,10 +16,10 @@
 
 struct chat;
 
-/* Choose and prove the template. template_text may be NULL (file has none); base: folder for a template file.
+/* Choose and prove the template. g: the model file's metadata, or NULL; base: folder for a template file.
  * -ERR_CONFIG (reach JOB) with the families and how to set one when it cannot be proven. */
-int chat_open(struct chat **out, const struct vocab *v, const struct gguf *g, const struct prompt_config *p,
-              const char *base, struct err *e) MUST_CHECK;
+int chat_open(struct chat **out, const struct vocab *v, const struct gguf *g,
+              const struct prompt_config *p, const char *base, struct err *e) MUST_CHECK;
 /* The null model's: <bos>, texts, <turn>. */
 struct chat *chat_null(const struct vocab *v);
 void chat_free(struct chat *c);
@@ -38,8 +38,9 @@ struct chat_segment {
  * tokenised on its own) + the assistant header. n_shared (may be NULL): how many leading tokens come before
  * segment `first_own`. system NULL: the template's default. -ERR_LIMIT / -ERR_NOMEM, reach DOC; with a
  * template file also what its text raises. */
-int chat_encode(const struct chat *c, const char *system, const struct chat_segment *turn, int n, int first_own,
-                struct token_list *out, int *n_shared, struct err *e) MUST_CHECK;
+int chat_encode(const struct chat *c, const char *system, const struct chat_segment *turn,
+                int n, int first_own, struct token_list *out, int *n_shared,
+                struct err *e) MUST_CHECK;
 
 /* The thinking marks of the model's answers, for decode.thinking; false when it has none. */
 bool chat_thinking(const struct chat *c, const char **open_mark, const char **close_mark);

@@ -13,6 +13,7 @@ int chat_date_parse(struct chat_date *d, const char *text, struct err *e) MUST_C
 
 /* As strftime(3) in the C locale at midnight: %a %A %b %B %d %-d %m %-m %y %Y %H %M %S %j %p %I %% and %F.
  * -ERR_UNSUPPORTED, reach JOB, for others. */
-int chat_date_format(const struct chat_date *d, const char *fmt, size_t n, struct buf *out, struct err *e) MUST_CHECK;
+int chat_date_format(const struct chat_date *d, const char *fmt, size_t n, struct buf *out,
+                     struct err *e) MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@
 
 struct chat_format {
     const char *family;
-    const char *sign; /* what a template of the family contains */
+    const char *sign;                       /* what a template of the family contains */
     const char *system_open, *system_close; /* NULL: no system role */
     const char *user_open, *user_close;
     const char *answer_open, *answer_close;
@@ -25,13 +25,15 @@ struct chat_format {
 
 /* Where one template differs from the next of its family. */
 struct chat_quirks {
-    bool bos;           /* the template writes BOS at the start */
-    bool trim_turns;    /* white space around a user turn is taken off */
-    bool trim_system;   /* and around a system text */
-    bool trim_answers;  /* and around an answer */
-    bool no_system;     /* a system text goes in front of the first user turn */
-    char *system_before; /* heap: always in front of the system text, as a date; NULL: nothing */
-    char *system_default; /* heap: the system text when none is given; NULL: no system turn then */
+    bool bos;          /* the template writes BOS at the start */
+    bool trim_turns;   /* white space around a user turn is taken off */
+    bool trim_system;  /* and around a system text */
+    bool trim_answers; /* and around an answer */
+    bool no_system;    /* a system text goes in front of the first user turn */
+    /* heap; in front of every system text, such as a date, or NULL */
+    char *system_before;
+    /* heap; the system text when none is given, or NULL: then there is no system turn */
+    char *system_default;
 };
 void chat_quirks_release(struct chat_quirks *q);
 
@@ -47,7 +49,8 @@ struct chat_quirks chat_format_quirks(const struct chat_format *f);
 void chat_format_names(char *out, size_t cap);
 
 /* Append the conversation and the header of an answer. A system message may only come first. */
-int chat_format_render(const struct chat_format *f, const struct chat_quirks *q, const char *eos,
-                       const struct chat_message *msgs, int n, struct marked *out, struct err *e) MUST_CHECK;
+int chat_format_render(const struct chat_format *f, const struct chat_quirks *q,
+                       const char *eos, const struct chat_message *msgs, int n,
+                       struct marked *out, struct err *e) MUST_CHECK;
 
 #endif

@@ -5,9 +5,9 @@
 #include "stages/model/chat_format.h"
 
 struct chat_known {
-    const char *digest; /* SHA-256 of the template without white space around it */
-    const char *name;   /* of the model it came with */
-    const char *family; /* with its usual quirks, and: */
+    const char *digest;         /* SHA-256 of the template without white space around it */
+    const char *name;           /* of the model it came with */
+    const char *family;         /* with its usual quirks, and: */
     const char *system_default; /* NULL: none */
 };
 

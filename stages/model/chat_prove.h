@@ -12,9 +12,9 @@
 
 /* text: of the template, for the signs of families. 0: *f and *q (release it) are set; 1: no family gives the same;
  * negative: what the template raises for a plain user turn, or a limit. */
-int chat_prove(const struct jinja *j, const char *text, size_t len, const char *bos, const char *eos,
-               const struct chat_date *date, const struct chat_format **f, struct chat_quirks *q,
-               struct err *e) MUST_CHECK;
+int chat_prove(const struct jinja *j, const char *text, size_t len, const char *bos,
+               const char *eos, const struct chat_date *date, const struct chat_format **f,
+               struct chat_quirks *q, struct err *e) MUST_CHECK;
 
 /* Take the text of BOS off the front of a rendering; true when it was there. */
 bool chat_strip_bos(struct mtext *t, const char *bos);

@@ -15,7 +15,7 @@
 
 /* Append the tokens of t. own_mark: the first mark of a text that is not the same in all prompts; n_shared (may be
  * NULL) gets the length of out before it, or after the last shared user text when there is none. */
-int chat_tokens(const struct vocab *v, struct mtext t, int own_mark, struct token_list *out, int *n_shared,
-                struct err *e) MUST_CHECK;
+int chat_tokens(const struct vocab *v, struct mtext t, int own_mark, struct token_list *out,
+                int *n_shared, struct err *e) MUST_CHECK;
 
 #endif

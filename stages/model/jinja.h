@@ -18,8 +18,8 @@
 enum {
     JINJA_TEMPLATE_MAX = 256 * 1024, /* bytes; the longest in use has about 17 KB */
     JINJA_NESTING_MAX = 200,         /* brackets, operands, blocks */
-    JINJA_DEPTH_MAX = 200,           /* expressions and calls within each other while rendering */
-    JINJA_STEPS_MAX = 100 * 1000,    /* plus one for every 16 bytes of the conversation */
+    JINJA_DEPTH_MAX = 200,        /* expressions and calls within each other while rendering */
+    JINJA_STEPS_MAX = 100 * 1000, /* plus one for every 16 bytes of the conversation */
 };
 
 struct jinja;
@@ -31,12 +31,13 @@ void jinja_free(struct jinja *j);
 struct jinja_input {
     const struct chat_message *msgs;
     int n;
-    const char *bos, *eos;       /* "" when there is none */
+    const char *bos, *eos;        /* "" when there is none */
     const struct chat_date *date; /* NULL: strftime_now() is refused */
 };
 
 /* Append the rendering. Errors have reach JOB: as above, -ERR_FORMAT also for raise_exception() with its text and for
  * whatever else Python would raise; -ERR_CONFIG when a date is printed that is not set. out then holds a part. */
-int jinja_render(const struct jinja *j, const struct jinja_input *in, struct marked *out, struct err *e) MUST_CHECK;
+int jinja_render(const struct jinja *j, const struct jinja_input *in, struct marked *out,
+                 struct err *e) MUST_CHECK;
 
 #endif

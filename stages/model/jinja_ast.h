@@ -12,13 +12,13 @@ enum jkind {
     JN_TRUE,
     JN_FALSE,
     JN_NONE,
-    JN_NAME,   /* text */
-    JN_LIST,   /* a: items; also tuples */
-    JN_MAP,    /* a: JN_ARG entries, key in ->b, value in ->a */
-    JN_ATTR,   /* a.text */
-    JN_INDEX,  /* a[b] */
-    JN_SLICE,  /* a[b:c:d], each may be NULL */
-    JN_CALL,   /* a(b...), b: arguments; one with text is a keyword argument, its value in ->a */
+    JN_NAME,  /* text */
+    JN_LIST,  /* a: items; also tuples */
+    JN_MAP,   /* a: JN_ARG entries, key in ->b, value in ->a */
+    JN_ATTR,  /* a.text */
+    JN_INDEX, /* a[b] */
+    JN_SLICE, /* a[b:c:d], each may be NULL */
+    JN_CALL,  /* a(b...), b: arguments; one with text is a keyword argument, its value in ->a */
     JN_FILTER, /* a | text(b...) */
     JN_TEST,   /* a is text(b...) */
     JN_NOT,    /* a */
@@ -30,13 +30,13 @@ enum jkind {
     JN_COND,   /* a if b else c; c may be NULL */
     JN_ARG,    /* an argument: text: keyword or empty, a: value */
     /* statements, in lists by ->next */
-    JN_DATA,   /* text */
-    JN_PRINT,  /* a */
-    JN_IF,     /* a: condition, b: body, c: else; an elif is a JN_IF alone in c */
-    JN_FOR,    /* a: target, b: iterable, c: body, d: else, filter: condition or NULL */
-    JN_SET,    /* a: target, b: value; without b: c is the body whose text is the value */
-    JN_MACRO,  /* text: name, a: parameters (JN_NAME, default in ->a), b: body */
-    JN_BLOCK,  /* b: body, nothing else */
+    JN_DATA,  /* text */
+    JN_PRINT, /* a */
+    JN_IF,    /* a: condition, b: body, c: else; an elif is a JN_IF alone in c */
+    JN_FOR,   /* a: target, b: iterable, c: body, d: else, filter: condition or NULL */
+    JN_SET,   /* a: target, b: value; without b: c is the body whose text is the value */
+    JN_MACRO, /* text: name, a: parameters (JN_NAME, default in ->a), b: body */
+    JN_BLOCK, /* b: body, nothing else */
     JN_BREAK,
     JN_CONTINUE,
 };

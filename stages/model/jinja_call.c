@@ -41,8 +41,7 @@ static int call_strftime(struct jrun *r, const struct jargs *args, struct jvalue
     if (!r->in->date)
         return jrun_fail(r, ERR_CONFIG,
                          "it prints the date; set prompt.date to a fixed one, such as 26 Jul "
-                         "2024, so that prompts "
-                         "and answers stay the same from one day to the next");
+                         "2024, so that prompts and answers stay the same from day to day");
     struct buf b;
     buf_init(&b, 4096);
     int rc = chat_date_format(r->in->date, fmt->s, fmt->len, &b, r->e);

@@ -34,27 +34,36 @@ int jeval_args(struct jrun *r, const struct jnode *list, struct jargs *args) MUS
 /* Argument i, or the keyword argument `name`; NULL when neither is given. */
 const struct jvalue *jargs_get(const struct jargs *args, int i, const char *name);
 
-int jcall_macro(struct jrun *r, const struct jmacro *m, const struct jargs *args, struct jvalue *out) MUST_CHECK;
-int jcall_function(struct jrun *r, struct mtext name, const struct jargs *args, struct jvalue *out) MUST_CHECK;
-int jcall_method(struct jrun *r, const struct jvalue *self, struct mtext name, const struct jargs *args,
-                 struct jvalue *out) MUST_CHECK;
+int jcall_macro(struct jrun *r, const struct jmacro *m, const struct jargs *args,
+                struct jvalue *out) MUST_CHECK;
+int jcall_function(struct jrun *r, struct mtext name, const struct jargs *args,
+                   struct jvalue *out) MUST_CHECK;
+int jcall_method(struct jrun *r, const struct jvalue *self, struct mtext name,
+                 const struct jargs *args, struct jvalue *out) MUST_CHECK;
 /* True when name is one of the functions that every template has. */
 bool jfunction_known(struct mtext name);
-int jfilter(struct jrun *r, struct mtext name, const struct jvalue *in, const struct jargs *args,
-            struct jvalue *out) MUST_CHECK;
+int jfilter(struct jrun *r, struct mtext name, const struct jvalue *in,
+            const struct jargs *args, struct jvalue *out) MUST_CHECK;
 int jtest(struct jrun *r, struct mtext name, const struct jvalue *in, const struct jargs *args,
           bool *out) MUST_CHECK;
+/* a op b, for + - * / // % **. (jinja_op.c) */
+int jarithmetic(struct jrun *r, int op, const struct jvalue *a, const struct jvalue *b,
+                struct jvalue *out) MUST_CHECK;
 /* in.name, as an attribute or key. */
-int jattribute(struct jrun *r, const struct jvalue *in, struct mtext name, struct jvalue *out) MUST_CHECK;
+int jattribute(struct jrun *r, const struct jvalue *in, struct mtext name,
+               struct jvalue *out) MUST_CHECK;
 
 /* Text operations that are filters and methods both. (jinja_text.c) */
-int jtext_case(struct jrun *r, struct mtext s, char how, struct mtext *out) MUST_CHECK; /* u l c t */
-int jtext_replace(struct jrun *r, struct mtext s, struct mtext from, struct mtext to, int64_t most,
-                  struct mtext *out) MUST_CHECK;
+int jtext_case(struct jrun *r, struct mtext s, char how,
+               struct mtext *out) MUST_CHECK; /* u l c t */
+int jtext_replace(struct jrun *r, struct mtext s, struct mtext from, struct mtext to,
+                  int64_t most, struct mtext *out) MUST_CHECK;
 /* sep with len 0: runs of white space. most < 0: no limit. */
-int jtext_split(struct jrun *r, struct mtext s, struct mtext sep, int64_t most, struct jvalue *out) MUST_CHECK;
+int jtext_split(struct jrun *r, struct mtext s, struct mtext sep, int64_t most,
+                struct jvalue *out) MUST_CHECK;
 /* Characters of `set` off the left and the right; NULL: white space. */
 struct mtext jtext_strip(struct mtext s, const struct mtext *set, bool left, bool right);
-int jtext_join_list(struct jrun *r, const struct jlist *list, struct mtext sep, struct mtext *out) MUST_CHECK;
+int jtext_join_list(struct jrun *r, const struct jlist *list, struct mtext sep,
+                    struct mtext *out) MUST_CHECK;
 
 #endif

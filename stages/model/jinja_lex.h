@@ -35,10 +35,11 @@ struct jlex {
     const char *s; /* newlines normalised */
     size_t n, at;
     int line;
-    enum jtoken_type mode; /* JTOK_DATA, JTOK_BLOCK_BEGIN or JTOK_PRINT_BEGIN: what we are inside of */
+    enum jtoken_type
+        mode; /* JTOK_DATA, JTOK_BLOCK_BEGIN or JTOK_PRINT_BEGIN: what we are inside of */
     int brackets;
-    bool line_start;       /* the last tag took a newline with it */
-    struct arena *arena;   /* for unescaped strings */
+    bool line_start;     /* the last tag took a newline with it */
+    struct arena *arena; /* for unescaped strings */
 };
 
 /* s must outlive the tokens. */

@@ -11,7 +11,18 @@
 #include "stages/model/jinja.h"
 #include "stages/model/jinja_ast.h"
 
-enum jtype { J_UNDEFINED, J_NONE, J_BOOL, J_INT, J_FLOAT, J_STRING, J_LIST, J_MAP, J_FUNCTION, J_MACRO };
+enum jtype {
+    J_UNDEFINED,
+    J_NONE,
+    J_BOOL,
+    J_INT,
+    J_FLOAT,
+    J_STRING,
+    J_LIST,
+    J_MAP,
+    J_FUNCTION,
+    J_MACRO
+};
 
 struct jlist;
 struct jmap;
@@ -108,10 +119,13 @@ bool jvalue_true(const struct jvalue *v);
 bool jvalue_is_number(const struct jvalue *v); /* bool, int, float */
 double jvalue_number(const struct jvalue *v);
 const char *jvalue_type_name(const struct jvalue *v);
-int jvalue_equal(struct jrun *r, const struct jvalue *a, const struct jvalue *b, bool *out) MUST_CHECK;
+int jvalue_equal(struct jrun *r, const struct jvalue *a, const struct jvalue *b,
+                 bool *out) MUST_CHECK;
 /* -1, 0, 1 for numbers and strings; fails for others. */
-int jvalue_compare(struct jrun *r, const struct jvalue *a, const struct jvalue *b, int *out) MUST_CHECK;
-int jvalue_contains(struct jrun *r, const struct jvalue *box, const struct jvalue *item, bool *out) MUST_CHECK;
+int jvalue_compare(struct jrun *r, const struct jvalue *a, const struct jvalue *b,
+                   int *out) MUST_CHECK;
+int jvalue_contains(struct jrun *r, const struct jvalue *box, const struct jvalue *item,
+                    bool *out) MUST_CHECK;
 /* What {{ v }} prints, as Python's str(). */
 int jvalue_text(struct jrun *r, const struct jvalue *v, struct mtext *out) MUST_CHECK;
 /* What a loop walks over: a list itself, the keys of a map, the characters of a string. */
@@ -120,7 +134,8 @@ int jvalue_items(struct jrun *r, const struct jvalue *v, struct jlist *out) MUST
 int jvalue_length(struct jrun *r, const struct jvalue *v, int64_t *out) MUST_CHECK;
 
 /* As json.dumps(v, ensure_ascii=False, indent=indent); indent < 0: on one line. (jinja_json.c) */
-int jvalue_json(struct jrun *r, const struct jvalue *v, int indent, struct mtext *out) MUST_CHECK;
+int jvalue_json(struct jrun *r, const struct jvalue *v, int indent,
+                struct mtext *out) MUST_CHECK;
 /* Python's repr() of a float. */
 void jfloat_text(double f, char out[32]);
 

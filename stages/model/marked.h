@@ -37,7 +37,8 @@ void marked_release(struct marked *m);
 void marked_clear(struct marked *m);
 
 /* Append n bytes that all have one mark / the bytes of a view. Errors as buf_add(). */
-int marked_add(struct marked *m, const char *s, size_t n, uint8_t mark, struct err *e) MUST_CHECK;
+int marked_add(struct marked *m, const char *s, size_t n, uint8_t mark,
+               struct err *e) MUST_CHECK;
 int marked_join(struct marked *m, struct mtext t, struct err *e) MUST_CHECK;
 int marked_adds(struct marked *m, const char *s, uint8_t mark, struct err *e) MUST_CHECK;
 

@@ -52,20 +52,19 @@ struct prompts {
 /* Fixed instructions come first, so that their KV is computed once; ask puts the document first, so that all
  * questions about it share the document's. Short sentences: small models follow those. */
 static const char *const defaults[][2] = {
-    [TASK_SUMMARIZE] = {"Summarize the text below in at most five sentences. State only what "
-                        "the text says.\n\n"
-                        "{{text}}",
-                        "Below are summaries of the parts of one document, in order. Combine "
-                        "them into one summary "
-                        "of at most five sentences. State only what they say.\n\n{{text}}"},
+    [TASK_SUMMARIZE] =
+        {"Summarize the text below in at most five sentences. State only what the text "
+         "says.\n\n"
+         "{{text}}",
+         "Below are summaries of the parts of one document, in order. Combine them into one "
+         "summary of at most five sentences. State only what they say.\n\n{{text}}"},
     [TASK_ASK] =
         {"{{text}}\n\nAnswer the question from the text above. If the text does not answer it, "
-         "say so.\n\n"
-         "Question: {{question}}",
+         "say so.\n\nQuestion: {{question}}",
          "Below are answers that the parts of one document gave to the same question, in "
-         "order. Combine "
-         "them into one answer, and leave out parts that did not answer it.\n\n{{text}}\n\n"
-         "Question: {{question}}"},
+         "order. "
+         "Combine them into one answer, and leave out parts that did not answer it.\n\n"
+         "{{text}}\n\nQuestion: {{question}}"},
     [TASK_COMPLETE] = {"{{text}}", "{{text}}"},
 };
 

@@ -23,12 +23,13 @@ enum prompt_kind { PROMPT_DOCUMENT, PROMPT_REDUCE };
 
 /* Parse the job's texts, with defaults for the task ("summarize", "ask", "complete"). `complete` has no template:
  * the document is the prompt. reach JOB. */
-int prompts_open(struct prompts **out, const struct prompt_config *c, int task_kind, const struct chat *chat,
-                 const struct vocab *v, struct err *e) MUST_CHECK;
+int prompts_open(struct prompts **out, const struct prompt_config *c, int task_kind,
+                 const struct chat *chat, const struct vocab *v, struct err *e) MUST_CHECK;
 void prompts_free(struct prompts *p);
 
 /* Tokens of the prompt but for those of {{text}}, with the given other values: the fixed cost. -1: no memory. */
-int prompt_fixed_tokens(const struct prompts *p, enum prompt_kind kind, const struct prompt_values *v);
+int prompt_fixed_tokens(const struct prompts *p, enum prompt_kind kind,
+                        const struct prompt_values *v);
 
 /* The whole prompt. n_shared: leading tokens equal for all documents (and questions, where the text comes first). */
 int prompt_build(const struct prompts *p, enum prompt_kind kind, const struct prompt_values *v,
