@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What the program says and returns for right and wrong command lines.  run_commands.py --quire build/release/quire"""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOB = 'tests/golden/check/good/least.yaml'
+MODEL = 'samples/models/smollm2-135m-instruct-q4_1.gguf'
+
+# words, exit status, text that stdout holds (None: nothing), text that stderr holds (None: nothing)
+CASES = [
+    ('', 2, None, 'usage: quire COMMAND'),
+    ('help', 0, 'run JOB', None),
+    ('--help', 0, 'run JOB', None),
+    ('--version', 0, 'quire 0.', None),
+    ('version', 0, 'quire 0.', None),
+    ('version now', 2, None, 'too many words: "now"; usage: quire version'),
+    ('chekc x', 2, None, 'unknown command "chekc": did you mean "check"?'),
+    ('frobnicate', 2, None, 'unknown command "frobnicate": "quire help" lists them'),
+    ('check', 2, None, 'usage: quire check JOB'),
+    ('check --help', 0, 'quire check jobs/summarize.yaml', None),
+    ('check -h', 0, 'Options:', None),
+    (f'check {JOB} {JOB}', 2, None, 'too many words'),
+    (f'check {JOB} --sett a=b', 2, None, 'unknown option --sett: did you mean --set?'),
+    (f'check {JOB} --set', 2, None, '--set needs a value: --set KEY=VALUE'),
+    (f'check {JOB} --quiet=yes', 2, None, '--quiet takes no value'),
+    (f'check {JOB} --log-level loud', 2, None, '--log-level: unknown value "loud": one of error, warn, info'),
+    (f'check {JOB}', 0, 'total', None),
+    (f'check -- {JOB}', 0, 'total', None),
+    ('check nowhere.yaml', 2, None, 'cannot open "nowhere.yaml": No such file or directory'),
+    ('check samples', 2, None, 'cannot read "samples": Is a directory'),
+    (f'show {JOB} --set decode.max_tokens=99', 0, 'max_tokens: 99', None),
+    (f'show {JOB} --set=decode.max_tokens=99', 0, 'max_tokens: 99', None),
+    (f'show {JOB} --set decode.max_tokns=99', 2, None, '--set: unknown key "max_tokns" in decode: did you mean "max_t'),
+    (f'show {JOB} --prompt', 0, 'text\t84\t"T"', None),
+    ('help decode', 0, 'max_tokens', None),
+    ('help decode.max_tokens', 0, '1 to 1048576 tokens', None),
+    ('help max_tokens', 0, 'decode.max_tokens', None),
+    ('help tokens', 0, 'chunk.tokens', None),
+    ('help max_tokns', 2, None, 'did you mean "max_tokens"?'),
+    ('help run', 0, '--set KEY=VALUE', None),
+    ('inspect nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
+    ('inspect README.md', 3, None, 'README.md: '),
+    ('tokenize README.md', 3, None, 'README.md: '),
+    (f'run {JOB} --set decode.max_tokens=0', 2, None, '--set: decode.max_tokens: 0 is too small'),
+    (f'run {JOB} --progress never', 2, None, 'one of auto, bar, lines, none'),
+]
+MODEL_CASES = [
+    (f'inspect {MODEL}', 0, 'blk.29.ffn_up.weight', None),
+    (f'inspect {MODEL} --context 2048 --batch 2', 0, '64 pages of 64 tokens', None),
+    (f'inspect {MODEL} --context 0x10', 2, None, '--context: "0x10" is not a whole number'),
+    (f'inspect {MODEL} --context 9000', 2, None, 'is more than the 8192 tokens'),
+    (f'tokenize {MODEL} samples/packages.txt --ids', 0, '\n', None),
+    (f'tokenize {MODEL}', 0, '504\t"The"\n7395\t" bridge"\n', None),
+    (f'tokenize {MODEL} --special', 0, '1\t"<|im_start|>"\tspecial', None),
+    (f'check {JOB} --set model.kind=gguf --set model.file={MODEL}', 0, 'template chatml', None),
+]
+STDIN = 'The bridge<|im_start|>'
+
+
+def check(program, case):
+    words, status, out, err = case
+    p = subprocess.run([program, *words.split()], cwd=ROOT, input=STDIN, text=True, capture_output=True, timeout=120)
+    for what, want, got in (('stdout', out, p.stdout), ('stderr', err, p.stderr)):
+        if (want is None and got) or (want is not None and want not in got):
+            return f'{what}: want {want!r}, got {got[-400:]!r}'
+    return None if p.returncode == status else f'exit {p.returncode}, want {status}'
+
+
+def run_whole(program):
+    """A null job runs to its end, and a full disk behind standard output is an error."""
+    with tempfile.TemporaryDirectory() as out:
+        p = subprocess.run([program, 'run', JOB, '--set', f'write.to={out}/r', '-q'], cwd=ROOT, text=True, capture_output=True)
+        if p.returncode or p.stdout or not (pathlib.Path(out) / 'r/results.jsonl').is_file():
+            return f'run: exit {p.returncode} {p.stdout!r} {p.stderr!r}'
+    with open('/dev/full', 'w') as full:
+        p = subprocess.run([program, 'help'], stdout=full, stderr=subprocess.PIPE, text=True)
+    return None if p.returncode == 3 and 'cannot write to standard output' in p.stderr else f'/dev/full: {p}'
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument('--quire', required=True, type=pathlib.Path)
+    ap.add_argument('--quick', action='store_true', help='accepted for the test runner; all cases are quick')
+    program = ap.parse_args().quire.resolve()
+    cases, skipped = CASES, 0
+    if os.path.exists(ROOT / MODEL):
+        cases = CASES + MODEL_CASES
+    else:
+        skipped = len(MODEL_CASES)
+        print(f'SKIP {skipped} cases: no {MODEL} (sh samples/run.sh --setup fetches it)')
+    faults = [(c[0], check(program, c)) for c in cases] + [('a whole run', run_whole(program))]
+    failed = [f for f in faults if f[1]]
+    for words, fault in failed:
+        print(f'FAIL quire {words}\n  {fault}')
+    print(f'{len(faults) - len(failed)} passed, {len(failed)} failed, {skipped} skipped')
+    return 1 if failed else 0
+
+
+sys.exit(main())
