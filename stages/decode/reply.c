@@ -111,12 +111,26 @@ static bool stop_string(struct reply *r)
     return found;
 }
 
+/* Does a sentence or a line end at byte `end`, white space apart? */
+static bool ends_well(const struct reply *r, size_t end)
+{
+    static const char *const marks[] = {".", "!", "?", "\u3002", "\uff01", "\uff1f"};
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        if (mark_at_end(marks[i], r->raw.data, end))
+            return true;
+    return end > 0 && r->raw.data[end - 1] == '\n';
+}
+
+/* A loop is noticed at any place of what it repeats: one instance stays, up to the end of its sentence. */
 static bool loops(struct reply *r)
 {
     int begin, period = repetition_push(&r->repetition, r->tokens, r->n, &begin);
     if (!r->rules->config->stop_repetition || period == 0)
         return false;
-    r->cut = r->ends[begin + period - 1];
+    int last = begin + period - 1, k = last;
+    while (k < last + period && !ends_well(r, r->ends[k]))
+        k++;
+    r->cut = r->ends[k < last + period ? k : last];
     return true;
 }
 

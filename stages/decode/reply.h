@@ -5,7 +5,7 @@
  * Rules:  1. What ends an answer, in this order when several do at once: an end token, a stop string, a
  *            loop, max_tokens.
  *         2. Every token that was sampled counts, the end token too.
- *         3. After a loop, the text keeps the first instance of what was repeated.
+ *         3. After a loop, the text keeps one instance of what was repeated, up to the end of its sentence.
  *         4. Dropped thinking that never closes leaves an empty answer, flagged.
  *         5. After reply_open(), nothing is allocated but the growth of the bytes.
  * Thread: one owner; rules are immutable.
