@@ -10,6 +10,7 @@
 
 #include "stages/model/prompt.h"
 #include "stages/task.h"
+#include "tests/unit/draft_vocab.h"
 
 struct setup {
     struct vocab *v;
@@ -116,6 +117,28 @@ static void the_fixed_cost_is_all_but_the_text(void **state)
     }
 }
 
+/* Gemma trims the turn: counted around an empty text, the blank line before it would be lost. */
+static void the_fixed_cost_holds_when_a_template_trims(void **state)
+{
+    (void)state;
+    static const char *const specials[] = {"<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>",
+                                           NULL};
+    char gemma[] = "gemma", document[] = "Sum up:\n\n{{text}}";
+    struct prompt_config c = {.template = gemma, .document = document};
+    struct vocabulary x;
+    struct setup s = {0};
+    struct err e = {0};
+    open_vocabulary(&x, false, true, false, NULL, specials);
+    if (chat_open(&s.chat, x.v, &x.g, &c, "", &e) < 0 ||
+        prompts_open(&s.p, &c, TASK_SUMMARIZE, s.chat, x.v, &e) < 0 ||
+        prompt_build(s.p, PROMPT_DOCUMENT, &values, &s.t, NULL, &e) < 0)
+        fail_msg("%s", e.msg);
+    int64_t own = vocab_count(x.v, values.text, values.text_len);
+    assert_int_equal(s.t.n, prompt_fixed_tokens(s.p, PROMPT_DOCUMENT, &values) + own);
+    close_prompts(&s);
+    close_vocabulary(&x);
+}
+
 static void tasks_have_defaults_that_put_the_fixed_part_first(void **state)
 {
     (void)state;
@@ -210,6 +233,7 @@ int main(void)
         cmocka_unit_test(values_are_never_templates),
         cmocka_unit_test(what_comes_before_the_first_value_is_shared),
         cmocka_unit_test(the_fixed_cost_is_all_but_the_text),
+        cmocka_unit_test(the_fixed_cost_holds_when_a_template_trims),
         cmocka_unit_test(tasks_have_defaults_that_put_the_fixed_part_first),
         cmocka_unit_test(complete_sends_the_document_as_it_is),
         cmocka_unit_test(bad_texts_are_refused),
