@@ -6,6 +6,7 @@
 #include "stages/ingest/walk.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
 {
@@ -30,6 +31,21 @@ static int count_file(void *to, const char *path, uint64_t size, const char *bad
     return 0;
 }
 
+/* Results below a folder of the input would be documents of the next run. */
+static bool reads_its_results(const struct job *j)
+{
+    for (size_t i = 0; i < j->ingest.from.n; i++) {
+        const char *from = j->ingest.from.items[i];
+        size_t n = strlen(from);
+        while (n > 0 && from[n - 1] == '/')
+            n--;
+        if (strncmp(j->write.to, from, n) == 0 &&
+            (j->write.to[n] == '/' || j->write.to[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 static int print_head(const struct job *j, const struct setup *s, const struct survey *found,
                       struct buf *out, struct err *e)
 {
@@ -51,8 +67,14 @@ static int print_head(const struct job *j, const struct setup *s, const struct s
         rc = buf_addf(out, e, "template %s\n", chat_family(s->chat));
     for (const char *const *note = chat_notes(s->chat); !rc && *note; note++)
         rc = buf_addf(out, e, "         %s\n", *note);
-    return rc ? rc
-              : buf_addf(out, e, "kernels  %s\nresults  %s\n\n", s->kernels.name, j->write.to);
+    if (!rc)
+        rc = buf_addf(out, e, "kernels  %s\nresults  %s\n", s->kernels.name, j->write.to);
+    if (!rc && reads_its_results(j))
+        rc = buf_adds(out,
+                      "note     write.to lies inside ingest.from: the next run would read "
+                      "these results\n",
+                      e);
+    return rc ? rc : buf_addc(out, '\n', e);
 }
 
 /* Prints nothing for a job that cannot be planned; a plan that does not fit is printed with its error, since its

@@ -15,7 +15,7 @@
 #include "pipeline/progress.h"
 
 struct run_options {
-    bool signals;  /* handle SIGINT, SIGTERM, SIGHUP for the time of the run */
+    bool signals; /* handle SIGINT, SIGTERM, SIGHUP for the time of the run */
     enum progress_mode progress;
 };
 

@@ -31,6 +31,7 @@ CASES = [
     (f'check {JOB} --log-level loud', 2, None, '--log-level: unknown value "loud": one of error, warn, info'),
     (f'check {JOB}', 0, 'total', None),
     (f'check -- {JOB}', 0, 'total', None),
+    (f'check {JOB}', 0, 'note     write.to lies inside ingest.from', None),
     ('check nowhere.yaml', 2, None, 'cannot open "nowhere.yaml": No such file or directory'),
     ('check samples', 2, None, 'cannot read "samples": Is a directory'),
     (f'show {JOB} --set decode.max_tokens=99', 0, 'max_tokens: 99', None),
