@@ -142,7 +142,8 @@ def check_format():
 
 def check_docs():
     quire = BUILD / 'quire'
-    for flag, doc in (('--markdown', 'docs/job-file.md'), ('--schema', 'docs/job.schema.json')):
+    for flag, doc in (('--markdown', 'docs/job-file.md'), ('--schema', 'docs/job.schema.json'),
+                      ('--completion', 'docs/completion/quire.bash')):
         p = subprocess.run([quire, 'help', flag], cwd=ROOT, text=True, capture_output=True)
         if p.returncode != 0:
             yield f'quire help {flag} failed: {p.stderr.strip()}'
