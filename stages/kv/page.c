@@ -226,7 +226,7 @@ void page_unref(struct page_pool *p, page_id id)
     struct page *g = &p->pages[id];
     if (g->refs == 0) {
         p->underflows++;
-        assert(!"page_unref() of a page without references");
+        assert(0 && "page_unref() of a page without references");
         return;
     }
     if (--g->refs > 0)
