@@ -1,7 +1,7 @@
 /* Property: any bytes encode, with any flags; without VOCAB_SPECIAL no special token comes out. The pieces
  * concatenate to the input: exactly for byte-level BPE; for SentencePiece to the input with U+2581 as a space and
- * one more space wherever text begins (its start, and after a special token) if the file asks for it.
- * The first byte chooses vocabulary and flags. */
+ * one more space wherever text begins (its start, and after a special token) if the file asks for it and the
+ * caller does not forbid it. The first byte chooses vocabulary and flags. */
 #include "tests/unit/vocab_writer.h"
 
 #include "stages/model/vocab.h"
@@ -105,7 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (at >= size || next_byte(text, size, &at, spm) != piece[k])
                 abort();
         }
-        starts = special ? vocab_adds_space(v) && at < size : starts;
+        starts =
+            special ? vocab_adds_space(v) && !(flags & VOCAB_NO_PREFIX) && at < size : starts;
         if (special && starts && i + 1 < t.n && vocab_is_special(v, t.ids[i + 1]))
             starts = false;
     }
