@@ -40,7 +40,8 @@ struct kern_weights {
 size_t kern_packed_bytes(enum kern_type t, int n_out, int n_in);
 /* Pack the panels that cover outputs [out_begin, out_end) (multiples of 16, but for the last) from the
  * file's rows. src is the first byte of row 0. Panels are independent: callers may split the range. */
-void kern_pack(void *dst, const void *src, enum kern_type t, int n_out, int n_in, int out_begin, int out_end);
+void kern_pack(void *dst, const void *src, enum kern_type t, int n_out, int n_in, int out_begin,
+               int out_end);
 /* Row i of a matrix in the file's layout, as floats: out[n]. The formulas of qtypes.h, each product and
  * sum rounded once: (d*q) + m as fma(d, q, m); (d*sc)*q - dmin*mn as fma(d*sc, q, -(dmin*mn)). */
 void kern_dequantize_row(float *out, const void *row, enum kern_type t, int n);
@@ -63,28 +64,30 @@ typedef void kern_prepare_fn(struct kern_input *in, uint8_t *bad);
 /* out[rows][ld] = in x W^T. Quantised: blocks b rising, acc from +0:
  *   sum = sum_k (w_k - off)*q_k exact;  min types: acc = fma(m, s, acc);  acc = fma(float(sum)*d, d_a, acc)
  * Float types: k rising, acc = fma(W[k], x[k], acc). scratch: kern_matmul_scratch(). */
-typedef void kern_matmul_fn(float *out, size_t ld, const struct kern_weights *w, const struct kern_input *in,
-                            void *scratch);
+typedef void kern_matmul_fn(float *out, size_t ld, const struct kern_weights *w,
+                            const struct kern_input *in, void *scratch);
 size_t kern_matmul_scratch(int max_threads);
 
 /* ---- rows ---- */
 
 /* out_i = (x_i * r) * w_i, r = 1 / sqrt(fold(sum x^2) / float(n) + eps), over `rows` rows of n values.
  * Sums: 16 lanes v[i%16] = fma(x_i, x_i, v), then v[l] += v[l+h] for h = 8,4,2,1. out may be x. */
-typedef void kern_rms_norm_fn(float *out, size_t ld_out, const float *x, size_t ld_x, const float *w, int rows,
-                              int n, float eps);
+typedef void kern_rms_norm_fn(float *out, size_t ld_out, const float *x, size_t ld_x,
+                              const float *w, int rows, int n, float eps);
 
 /* Rotate n_head heads of each row in place. cos_sin: [rows][rot] floats, cos then sin of rot/2 angles
  * (kern_rope_angles). neox: pairs (i, i + rot/2), else (2i, 2i+1). x0' = fma(x0, c, -(x1*s)),
  * x1' = fma(x0, s, x1*c). Values past rot stay. */
-typedef void kern_rope_fn(float *x, size_t ld, int rows, int n_head, int head_dim, int rot, bool neox,
-                          const float *cos_sin);
+typedef void kern_rope_fn(float *x, size_t ld, int rows, int n_head, int head_dim, int rot,
+                          bool neox, const float *cos_sin);
 
 /* out = (g / (1 + exp(0 - g))) * u;   out may be g. [rows][n], common ld. */
-typedef void kern_silu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows, int n);
+typedef void kern_silu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows,
+                              int n);
 /* tanh form: z = g * fma(C*g, g, L), L = -2 sqrt(2/pi), C = 0.044715 L (cpu/gelu.h);
  * out = (g / (1 + exp(z))) * u;   out may be g. */
-typedef void kern_gelu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows, int n);
+typedef void kern_gelu_mul_fn(float *out, const float *g, const float *u, size_t ld, int rows,
+                              int n);
 
 /* x += y;  x *= c;  [rows][n]. */
 typedef void kern_add_fn(float *x, const float *y, size_t ld, int rows, int n);
@@ -107,8 +110,8 @@ size_t kern_page_slice_bytes(int n_kv_head, int head_dim);
 
 /* Write K and V of `rows` consecutive positions from pos into slices[] (one pointer per page of the
  * sequence, index pos/64). k, v: [rows][ld], heads side by side. Values that round to infinity: bad. */
-typedef void kern_kv_store_fn(void *const *slices, int pos, const float *k, const float *v, size_t ld, int rows,
-                              int n_kv_head, int head_dim, uint8_t *bad);
+typedef void kern_kv_store_fn(void *const *slices, int pos, const float *k, const float *v,
+                              size_t ld, int rows, int n_kv_head, int head_dim, uint8_t *bad);
 
 /* Rows of one sequence: row r is position pos + r and sees keys max(0, pos+r-window+1) .. pos+r
  * (window 0: from 0). q [rows][ld_q], n_head heads side by side, already scaled; out alike.
@@ -125,8 +128,8 @@ struct kern_attn_rows {
  *   e_j = exp(s_j - top) (+0 where invisible); l = fma(l, a, fold(e)); o = o*a; j rising:
  *   o = fma(V[j], e_j, o); m = top.  out = o * (1/l) + 0.
  * Heads share K and V in groups of n_head/n_kv_head. scratch: kern_attn_scratch(). */
-typedef void kern_attn_fn(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
-                          int head_dim, void *scratch);
+typedef void kern_attn_fn(const struct kern_attn_rows *calls, int n_calls, int n_head,
+                          int n_kv_head, int head_dim, void *scratch);
 size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_dim);
 
 /* ---- the table ---- */

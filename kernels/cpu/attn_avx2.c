@@ -6,7 +6,7 @@
  * a page that no row of the tile sees is skipped: both leave the bytes as they are (see attn_ref.c).
  * Few rows read halves directly; for many a page is widened to floats once. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd_avx2.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/exp.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 
 /* One row of one head: m is the greatest score so far, l the sum of weights, out the weighted values. */
 struct running {

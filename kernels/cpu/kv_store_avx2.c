@@ -1,5 +1,5 @@
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 #include "kernels/cpu/simd_avx2.h"
 
 /* Eight values as halves; true when one of them is not finite. */

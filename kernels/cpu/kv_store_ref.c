@@ -1,6 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/half.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 
 void kv_store_ref(void *const *slices, int pos, const float *k, const float *v, size_t ld,
                   int rows, int n_kv_head, int head_dim, uint8_t *bad)

@@ -1,6 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/input.h"
-#include "kernels/cpu/record.h"
+#include "kernels/cpu/packed.h"
 
 #include <math.h>
 

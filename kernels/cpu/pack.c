@@ -1,5 +1,5 @@
 #include "kernels/cpu/block.h"
-#include "kernels/cpu/record.h"
+#include "kernels/cpu/packed.h"
 
 #include <math.h>
 

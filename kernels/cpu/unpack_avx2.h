@@ -6,7 +6,7 @@
 #ifndef QUIRE_KERNELS_CPU_UNPACK_AVX2_H
 #define QUIRE_KERNELS_CPU_UNPACK_AVX2_H
 
-#include "kernels/cpu/record.h"
+#include "kernels/cpu/packed.h"
 #include "kernels/cpu/simd_avx2.h"
 
 TILE_INLINE __m256i low_nibbles(__m256i v)

@@ -2,7 +2,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "kernels/cpu/half.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 
 #include <math.h>
 
@@ -314,7 +314,7 @@ static void kv_store_fast_equals_ref(void **state)
     }
 }
 
-/* Every value is where page.h says, and rows that do not fit a half are reported. */
+/* Every value is where kv_slice.h says, and rows that do not fit a half are reported. */
 static void kv_store_ref_is_right(void **state)
 {
     (void)state;

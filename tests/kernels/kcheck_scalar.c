@@ -2,7 +2,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "kernels/cpu/half.h"
-#include "kernels/cpu/page.h"
+#include "kernels/cpu/kv_slice.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* kernels/cpu/record.h - packed weights: panels of 16 outputs, one record per 32 values of k.
+/* kernels/cpu/packed.h - packed weights: panels of 16 outputs, one record per 32 values of k.
  *
  * What:   record b of panel p lies at data + (p*n_in/32 + b) * record_bytes. Its parts, in order:
  *           bits 4, 5, 6:  4 units of 64 bytes. Byte 4c+i of unit j is output c: low nibble k = 8j+i,
@@ -11,8 +11,8 @@
  *         Float types have no records: panel p is [n_in][16] values of the file's type.
  * Rules:  outputs past n_out have weights, scales and minima of zero.
  */
-#ifndef QUIRE_KERNELS_CPU_RECORD_H
-#define QUIRE_KERNELS_CPU_RECORD_H
+#ifndef QUIRE_KERNELS_CPU_PACKED_H
+#define QUIRE_KERNELS_CPU_PACKED_H
 
 #include "kernels/cpu/half.h"
 #include "kernels/kernels.h"

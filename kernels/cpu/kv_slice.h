@@ -1,10 +1,10 @@
-/* kernels/cpu/page.h - where keys and values lie in one layer's slice of a page.
+/* kernels/cpu/kv_slice.h - where keys and values lie in one layer's slice of a page.
  *
  * What:   per kv head 64*head_dim halves of K as [4][head_dim][16], then as many of V as [64][head_dim].
  *         K is turned so that 16 keys of one channel are side by side: a score is a lane.
  */
-#ifndef QUIRE_KERNELS_CPU_PAGE_H
-#define QUIRE_KERNELS_CPU_PAGE_H
+#ifndef QUIRE_KERNELS_CPU_KV_SLICE_H
+#define QUIRE_KERNELS_CPU_KV_SLICE_H
 
 #include "kernels/kernels.h"
 
