@@ -17,8 +17,20 @@
 #include <stdint.h>
 
 enum gguf_type { /* the file's numbers */
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
-    GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPE_COUNT
+                 GGUF_U8,
+                 GGUF_I8,
+                 GGUF_U16,
+                 GGUF_I16,
+                 GGUF_U32,
+                 GGUF_I32,
+                 GGUF_F32,
+                 GGUF_BOOL,
+                 GGUF_STRING,
+                 GGUF_ARRAY,
+                 GGUF_U64,
+                 GGUF_I64,
+                 GGUF_F64,
+                 GGUF_TYPE_COUNT
 };
 
 struct gguf_string {
@@ -36,12 +48,12 @@ struct gguf_kv {
 
 struct gguf_tensor {
     char name[65];
-    int gguf_type_id;  /* as in the file */
-    int type;          /* enum kern_type, -1: a type that is not read here (the directory is still valid) */
+    int gguf_type_id; /* as in the file */
+    int type; /* enum kern_type, -1: a type that is not read here (the directory is still valid) */
     int n_dims;
-    int64_t dims[4];   /* dims[0] is the row length; unused are 1; each 1..2^40 */
+    int64_t dims[4]; /* dims[0] is the row length; unused are 1; each 1..2^40 */
     const uint8_t *data;
-    uint64_t bytes;    /* 0 when type is -1 */
+    uint64_t bytes; /* 0 when type is -1 */
 };
 
 struct gguf {
@@ -66,10 +78,12 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
 /* Typed access with conversion between integer widths; 0 ok, 1 absent (out untouched), -ERR_FORMAT when the
  * value has another type or does not fit. */
-int gguf_u64(const struct gguf *g, const char *key, uint64_t max, uint64_t *out, struct err *e) MUST_CHECK;
+int gguf_u64(const struct gguf *g, const char *key, uint64_t max, uint64_t *out,
+             struct err *e) MUST_CHECK;
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct err *e) MUST_CHECK;
 int gguf_bool(const struct gguf *g, const char *key, bool *out, struct err *e) MUST_CHECK;
-int gguf_str(const struct gguf *g, const char *key, struct gguf_string *out, struct err *e) MUST_CHECK;
+int gguf_str(const struct gguf *g, const char *key, struct gguf_string *out,
+             struct err *e) MUST_CHECK;
 
 /* Walk the strings of a string array: starts with *p = kv->data; checked by gguf_parse already. */
 struct gguf_string gguf_next_string(const uint8_t **p);

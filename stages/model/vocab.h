@@ -30,12 +30,13 @@ struct vocab *vocab_bytes(void);
 void vocab_free(struct vocab *v);
 
 enum vocab_encode_flags {
-    VOCAB_SPECIAL = 1,   /* special-token strings in the text become their tokens */
-    VOCAB_NO_PREFIX = 2, /* SentencePiece: no space in front of the text, nor after a special token in it */
+    VOCAB_SPECIAL = 1, /* special-token strings in the text become their tokens */
+    VOCAB_NO_PREFIX =
+        2, /* SentencePiece: no space in front of the text, nor after a special token in it */
 };
 /* Append the tokens of text[0, len). -ERR_LIMIT past 2^31 tokens, -ERR_NOMEM (reach DOC). */
-int vocab_encode(const struct vocab *v, const char *text, size_t len, unsigned flags, struct token_list *out,
-                 struct err *e) MUST_CHECK;
+int vocab_encode(const struct vocab *v, const char *text, size_t len, unsigned flags,
+                 struct token_list *out, struct err *e) MUST_CHECK;
 /* As vocab_encode without flags, counting only. -1 when there is no memory. */
 int64_t vocab_count(const struct vocab *v, const char *text, size_t len);
 
@@ -50,10 +51,12 @@ int vocab_size(const struct vocab *v);
 int32_t vocab_bos(const struct vocab *v); /* -1: none */
 int32_t vocab_eos(const struct vocab *v);
 bool vocab_adds_bos(const struct vocab *v);
-bool vocab_adds_space(const struct vocab *v); /* SentencePiece: a space goes in front of the text */
-bool vocab_is_end(const struct vocab *v, int32_t id);     /* EOS, end of turn, ... */
-bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: never made from plain text */
-const char *vocab_kind(const struct vocab *v);            /* "bpe smollm", "spm", "bytes" */
+bool vocab_adds_space(
+    const struct vocab *v); /* SentencePiece: a space goes in front of the text */
+bool vocab_is_end(const struct vocab *v, int32_t id); /* EOS, end of turn, ... */
+bool vocab_is_special(const struct vocab *v,
+                      int32_t id); /* control or unknown: never made from plain text */
+const char *vocab_kind(const struct vocab *v); /* "bpe smollm", "spm", "bytes" */
 /* Digest of all that changes encoding, for cache keys. */
 void vocab_digest(const struct vocab *v, uint8_t out[32]);
 
