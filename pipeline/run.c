@@ -151,12 +151,15 @@ static void fill_env(struct run *run)
     };
 }
 
-static int prepare(struct run *run, struct err *e)
+static int prepare(struct run *run, bool signals, struct err *e)
 {
     buf_init(&run->resolved, RESOLVED_MAX);
     int rc = job_print(run->job, &run->resolved, e);
     if (!rc)
         rc = setup_open(&run->setup, run->job, e);
+    /* From here on a signal drains. Before, it ends the process at once: there is nothing to lose yet. */
+    if (!rc && signals)
+        rc = signals_open(&run->signal_fd, e);
     if (!rc)
         rc = output_open(&run->output, run->job->write.to, e);
     if (!rc) {
@@ -300,9 +303,7 @@ static void release(struct run *run)
 /* With the lock held. */
 static int run_locked(struct run *run, const struct run_options *o, struct err *e)
 {
-    int rc = o->signals ? signals_open(&run->signal_fd, e) : 0;
-    if (!rc)
-        rc = prepare(run, e);
+    int rc = prepare(run, o->signals, e);
     if (rc) {
         judge(run, rc, e);
         return rc;

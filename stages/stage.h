@@ -16,7 +16,8 @@
  *         6. Records that carry `fail`, or a failed document, pass through: emit them as they are.
  *         7. A request with use ANSWER_REDUCE comes back to tokenize from decode in any case, answered
  *            or with `fail` set; no stage in between may drop it. What tokenize emits with `fail` set
- *            goes to write. The first failure that write sees is the document's record; it drops what
+ *            goes to write. A failed FINAL request with its info is one of the answers
+ *            that write waits for; any other failure is the document's record at once. Write drops what
  *            comes later for the same document.
  *         8. The last stage emits a record of each document that it has finished, in order: this frees
  *            its place in the window of documents in flight.

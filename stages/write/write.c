@@ -2,10 +2,10 @@
  *
  *     next ->  [ordinal 7: 1 of 2 answers] [8: failed] [9: complete] [10: -] ...
  *
- * A ring of places, one per document in flight. A place is settled when it has a failure or all the
- * answers that it expects; settled places at the front are written, and their documents emitted, which
- * lets the runner admit new ones. What comes for a document that is already settled is dropped: the
- * first failure was its record.
+ * A ring of places, one per document in flight. A place is settled when the document as a whole failed, or
+ * when each of its questions has an answer or a failure; settled places at the front are written, and their
+ * documents emitted, which lets the runner admit new ones. What comes for a settled document is dropped.
+ * Of several questions that failed, the first in the job's order is the reason: never the first in time.
  */
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
@@ -22,9 +22,9 @@
 #include <string.h>
 
 struct place {
-    struct rec **finals; /* [expected], NULL where an answer is missing */
+    struct rec **finals; /* [expected] by question: answered or failed; NULL where missing */
     int expected, got;
-    struct rec *failed;
+    struct rec *failed; /* the document as a whole */
 };
 
 struct write_state {
@@ -109,13 +109,14 @@ static int accept(struct write_state *w, struct rec *r, struct err *e)
         rec_free(r);
         return 0;
     }
-    if (r->fail.code || r->doc->status == DOC_FAILED) {
-        place_clear(
-            p); /* answers to other questions depend on the order of work: not in the record */
+    bool failed = r->fail.code || r->doc->status == DOC_FAILED;
+    bool of_question = r->kind >= REC_REQUEST && r->info;
+    if (failed && !of_question) {
+        place_clear(p);
         p->failed = r;
         return 0;
     }
-    if (r->kind != REC_ANSWER) {
+    if (!failed && r->kind != REC_ANSWER) {
         int rc =
             err_set(e, REACH_JOB, ERR_BUG, "a record of kind %d came to write", (int)r->kind);
         rec_free(r);
@@ -151,14 +152,22 @@ static void count(const struct result *r, const struct stage_env *env)
         log_debug("write", "document %" PRId64 " failed: %s", r->doc->ordinal, r->message);
 }
 
+static struct rec *failure_of(const struct place *p)
+{
+    for (int i = 0; i < p->expected; i++)
+        if (p->finals[i]->fail.code)
+            return p->finals[i];
+    return p->failed;
+}
+
 static int write_place(struct stage *s, struct place *p, struct err *e)
 {
     struct write_state *w = s->state;
-    struct rec *any = p->failed ? p->failed : p->finals[0];
+    struct rec *failed = failure_of(p), *any = failed ? failed : p->finals[0];
     struct result r = {.doc = any->doc,
                        .finals = p->finals,
-                       .n_finals = p->failed ? 0 : p->expected,
-                       .failed = p->failed};
+                       .n_finals = failed ? 0 : p->expected,
+                       .failed = failed};
     result_judge(&r);
     char *line = result_json(&r, s->env, e);
     if (!line)

@@ -297,6 +297,28 @@ static void a_document_fails_once_and_later_answers_are_dropped(void **state)
     fixture_free(f);
 }
 
+static void the_first_question_that_failed_is_the_reason_whichever_came_first(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_new(false);
+    struct doc *d = document(0);
+    for (int q = 2; q >= 0; q--) {
+        struct rec *r = answer(doc_ref(d), "words");
+        r->info->n_finals = 3;
+        r->req.question = q;
+        if (q > 0)
+            err_set(&r->fail, REACH_DOC, ERR_DEVICE, "question %d", q);
+        push(f, r);
+        assert_int_equal(f->n_emitted, q == 0);
+    }
+    doc_unref(d);
+    finish(f, true);
+    char *text = contents(f, "results.jsonl");
+    assert_non_null(strstr(text, "\"message\":\"question 1\""));
+    free(text);
+    fixture_free(f);
+}
+
 static void the_answers_to_all_questions_make_one_record(void **state)
 {
     (void)state;
@@ -530,6 +552,7 @@ int main(void)
         cmocka_unit_test(an_empty_answer_is_a_failure_with_a_name),
         cmocka_unit_test(text_that_the_model_did_not_see_makes_a_record_partial),
         cmocka_unit_test(a_document_fails_once_and_later_answers_are_dropped),
+        cmocka_unit_test(the_first_question_that_failed_is_the_reason_whichever_came_first),
         cmocka_unit_test(the_answers_to_all_questions_make_one_record),
         cmocka_unit_test(an_unread_document_has_a_record_with_nulls),
         cmocka_unit_test(a_run_that_ends_early_keeps_what_is_settled_in_order),
