@@ -1,6 +1,7 @@
 #include "stages/ingest/extract.h"
 
 #include "stages/base/mem.h"
+#include "stages/base/utf8.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@ void extract_warn(struct extraction *x, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
+    line[utf8_valid_prefix(line, strlen(line))] = '\0'; /* the bound may cut a character */
     x->warnings[x->n_warnings++] = mem_strdup(line);
 }
 

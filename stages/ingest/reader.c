@@ -2,6 +2,7 @@
 
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
+#include "stages/base/utf8.h"
 #include "stages/ingest/extract.h"
 #include "stages/ingest/inflate.h"
 #include "stages/ingest/names.h"
@@ -62,6 +63,8 @@ int reader_give(struct reader *r, struct doc *d, const struct err *e)
         d->status = DOC_FAILED;
         d->fail = *e;
         d->fail.reach = REACH_DOC;
+        /* A library's message may quote bytes of the file. */
+        d->fail.msg[utf8_valid_prefix(d->fail.msg, strlen(d->fail.msg))] = '\0';
     }
     if (!d->media_type)
         d->media_type = mem_strdup("application/octet-stream");

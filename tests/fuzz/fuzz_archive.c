@@ -34,7 +34,8 @@ static int take(void *to, struct doc *d)
     fuzz_check(d->ordinal == n_docs && d->bytes <= FUZZ_DOCUMENT && d->media_type);
     bytes += d->bytes;
     if (d->status == DOC_FAILED)
-        fuzz_check(d->fail.code != ERR_NONE && d->fail.msg[0] && !d->text);
+        fuzz_check(d->fail.code != ERR_NONE && d->fail.msg[0] && !d->text &&
+                   utf8_valid_prefix(d->fail.msg, strlen(d->fail.msg)) == strlen(d->fail.msg));
     else
         fuzz_check_text(d);
     for (int i = 0; i < n_docs && i < IDS; i++)

@@ -35,7 +35,8 @@ static int take(void *to, struct doc *d)
     fuzz_check(d->chain[0] && !d->chain[1]);
     fuzz_check(utf8_valid_prefix(d->chain[0], strlen(d->chain[0])) == strlen(d->chain[0]));
     if (d->status == DOC_FAILED)
-        fuzz_check(d->fail.code != ERR_NONE && d->fail.msg[0] && !d->text);
+        fuzz_check(d->fail.code != ERR_NONE && d->fail.msg[0] && !d->text &&
+                   utf8_valid_prefix(d->fail.msg, strlen(d->fail.msg)) == strlen(d->fail.msg));
     else
         fuzz_check_text(d);
     doc_unref(d);
