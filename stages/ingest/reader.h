@@ -77,6 +77,8 @@ int reader_give(struct reader *r, struct doc *d, const struct err *e) MUST_CHECK
 /* A failed document at p. */
 int reader_fail(struct reader *r, const struct place *p, const struct err *e) MUST_CHECK;
 
+/* The whole of a stream is one document (read_document.c). */
+int reader_document(struct reader *r, const struct item *it) MUST_CHECK;
 /* One document per line (jsonl.c). */
 int reader_jsonl(struct reader *r, const struct item *it) MUST_CHECK;
 

@@ -1,0 +1,184 @@
+/* Bombs, deep nests, garbage: the limits of archives. */
+#include "tests/unit/ingest_maker.h"
+
+#define BYTES(s) (s), sizeof(s) - 1
+
+static void nesting_stops_at_its_limit(void **state)
+{
+    (void)state;
+    struct maker m[4];
+    make_usual(&m[0], "ustar", ARCHIVE_FILTER_NONE);
+    for (int i = 1; i < 4; i++) {
+        maker_open(&m[i], i == 2 ? "zip" : "ustar", ARCHIVE_FILTER_NONE, NULL);
+        maker_add(&m[i], "in", AE_IFREG, m[i - 1].bytes, m[i - 1].n);
+        maker_text(&m[i], "z.txt", "after");
+        maker_close(&m[i]);
+    }
+    struct try *t = try_new();
+    try_option(t, "max_depth", "3");
+    try_bytes(t, "x", m[3].bytes, m[3].n);
+    assert_int_equal(t->n, 4);
+    assert_int_equal(t->docs[0]->fail.code, ERR_LIMIT);
+    assert_non_null(strstr(t->docs[0]->fail.msg, "ingest.max_depth"));
+    assert_string_equal(t->docs[0]->chain[2], "in");
+    assert_string_equal(t->docs[3]->text, "after");
+    try_free(t);
+    t = try_new();
+    try_option(t, "max_depth", "4");
+    try_bytes(t, "x", m[3].bytes, m[3].n);
+    assert_int_equal(t->n, 5);
+    try_free(t);
+    for (int i = 0; i < 4; i++)
+        maker_free(&m[i]);
+}
+
+static void entries_stop_at_their_limit(void **state)
+{
+    (void)state;
+    struct maker m;
+    maker_open(&m, "ustar", ARCHIVE_FILTER_NONE, NULL);
+    for (int i = 0; i < 5; i++)
+        maker_text(&m, "a.txt", "text");
+    maker_close(&m);
+    struct try *t = try_new();
+    try_option(t, "max_entries", "3");
+    try_bytes(t, "x.tar", m.bytes, m.n);
+    assert_int_equal(t->n, 4);
+    assert_int_equal(t->docs[2]->status, DOC_OK);
+    assert_int_equal(t->docs[3]->fail.code, ERR_LIMIT);
+    assert_non_null(strstr(t->docs[3]->fail.msg, "ingest.max_entries"));
+    assert_null(t->docs[3]->chain[0]);
+    try_free(t);
+    maker_free(&m);
+}
+
+static void a_bomb_is_stopped_by_its_ratio(void **state)
+{
+    (void)state;
+    char *zeros = malloc(5 << 20);
+    memset(zeros, 'a', 5 << 20);
+    struct maker m;
+    maker_open(&m, "zip", ARCHIVE_FILTER_NONE, NULL);
+    maker_add(&m, "bomb.txt", AE_IFREG, zeros, 5 << 20);
+    maker_text(&m, "z.txt", "after");
+    maker_close(&m);
+    struct try *t = try_new();
+    try_bytes(t, "x.zip", m.bytes, m.n);
+    assert_int_equal(t->n, 2);
+    assert_int_equal(t->docs[0]->fail.code, ERR_LIMIT);
+    assert_non_null(strstr(t->docs[0]->fail.msg, "ingest.max_ratio"));
+    assert_string_equal(t->docs[1]->text, "after");
+    try_free(t);
+    unsigned char *packed = malloc(5 << 20);
+    size_t n = gzip(zeros, 5 << 20, packed, 5 << 20);
+    t = try_new();
+    struct doc *d = try_bytes(t, "x.txt.gz", packed, n);
+    assert_int_equal(d->fail.code, ERR_LIMIT);
+    try_free(t);
+    t = try_new();
+    try_option(t, "max_ratio", "2000");
+    d = try_bytes(t, "x.txt.gz", packed, n);
+    assert_int_equal(d->status, DOC_OK);
+    assert_int_equal(d->text_len, 5 << 20);
+    try_free(t);
+    free(packed);
+    free(zeros);
+    maker_free(&m);
+}
+
+static void a_container_stops_at_its_bytes(void **state)
+{
+    (void)state;
+    char text[1000];
+    memset(text, 'a', sizeof(text));
+    struct maker m;
+    maker_open(&m, "ustar", ARCHIVE_FILTER_NONE, NULL);
+    for (int i = 0; i < 5; i++)
+        maker_add(&m, "a.txt", AE_IFREG, text, sizeof(text));
+    maker_close(&m);
+    struct try *t = try_new();
+    try_option(t, "max_container", "2500");
+    try_bytes(t, "x.tar", m.bytes, m.n);
+    assert_int_equal(t->n, 4); /* two read, one over the limit, and the archive */
+    assert_int_equal(t->docs[1]->status, DOC_OK);
+    assert_int_equal(t->docs[2]->fail.code, ERR_LIMIT);
+    assert_non_null(strstr(t->docs[3]->fail.msg, "ingest.max_container"));
+    try_free(t);
+    maker_free(&m);
+}
+
+static void compression_of_compression_ends(void **state)
+{
+    (void)state;
+    unsigned char a[4096], b[4096];
+    size_t n = gzip("text", 4, a, sizeof(a));
+    for (int i = 1; i < 5; i++) {
+        n = gzip(a, n, b, sizeof(b));
+        memcpy(a, b, n);
+        struct try *t = try_new();
+        struct doc *d = try_bytes(t, "x.gz", a, n);
+        if (i < 3)
+            assert_string_equal(d->text, "text");
+        else
+            assert_int_equal(d->fail.code, ERR_LIMIT);
+        try_free(t);
+    }
+}
+
+static void garbage_that_begins_like_an_archive_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n;
+    } heads[] = {
+        {BYTES("\x1f\x8b\x08\0\0\0\0\0\0\3garbage garbage")},
+        {BYTES("BZh9\x31\x41\x59\x26\x53\x59garbage garbage")},
+        {BYTES("\xfd"
+               "7zXZ\0garbage garbage")},
+        {BYTES("\x28\xb5\x2f\xfdgarbage garbage")},
+        {BYTES("\x04\x22\x4d\x18garbage garbage")},
+        {BYTES(
+            "PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\x10\0\0\0\x10\0\0\0\5\0\0\0a.txtgarbage")},
+        {BYTES("7z\xbc\xaf\x27\x1cgarbage garbage garbage garbage")},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
+        struct try *t = try_new();
+        try_bytes(t, "x.txt", heads[i].bytes, heads[i].n);
+        assert_true(t->n >= 1);
+        assert_int_equal(t->docs[0]->status, DOC_FAILED);
+        assert_true(t->docs[0]->fail.msg[0]);
+        try_free(t);
+    }
+}
+
+static void words_that_are_magic_elsewhere_stay_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "hello\n",          "name key=value\n",     "begin 644 x\n#0V%T\n`\nend\n",
+        "!<arch>\nwords\n", "070707 is a number\n", "PK is short for peacekeeper\n",
+        "BZh9 is a code\n", "7z is a program\n"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct try *t = try_new();
+        struct doc *d = try_text(t, "x", texts[i]);
+        assert_non_null(d);
+        assert_int_equal(d->status, DOC_OK);
+        assert_string_equal(d->text, texts[i]);
+        try_free(t);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nesting_stops_at_its_limit),
+        cmocka_unit_test(entries_stop_at_their_limit),
+        cmocka_unit_test(a_bomb_is_stopped_by_its_ratio),
+        cmocka_unit_test(a_container_stops_at_its_bytes),
+        cmocka_unit_test(compression_of_compression_ends),
+        cmocka_unit_test(garbage_that_begins_like_an_archive_is_named),
+        cmocka_unit_test(words_that_are_magic_elsewhere_stay_text),
+    };
+    return cmocka_run_group_tests_name("ingest_limits", tests, NULL, NULL);
+}
