@@ -239,7 +239,7 @@ static void a_model_with_weights_answers_the_same_in_every_arrangement(void **st
     for (size_t f = 0; f < ARRAY_LEN(files); f++)
         for (int t = 0; t < 2; t++) {
             char *first = tiny_answers(files[f], &arrangements[0], t);
-            assert_null(strstr(first, "failed"));
+            assert_non_null(strstr(first, "(20 tokens, max_tokens): "));
             for (size_t i = 1; i < ARRAY_LEN(arrangements); i++) {
                 char *other = tiny_answers(files[f], &arrangements[i], t);
                 assert_string_equal(other, first);
