@@ -54,20 +54,22 @@ void progress_text(const struct progress_sample *now, const struct progress_samp
                    double share, int64_t since, int width, char out[PROGRESS_LINE])
 {
     out[0] = '\0';
+    /* What matters most comes first: a narrow terminal cuts the end. */
+    if (share >= 0) {
+        add(out, "%d %%", (int)(share * 100));
+        if (share > 0.005 && share < 1 && now->us - since > SETTLE_US)
+            add_left(out, (double)(now->us - since) / 1e6 * (1 - share) / share);
+        add(out, " | ");
+    }
     add(out, "%" PRId64 "/%" PRId64 " documents", now->done, now->found);
     if (now->failed)
         add(out, ", %" PRId64 " failed", now->failed);
-    add(out, " | %" PRId64 " of %" PRId64 " requests", now->requests_done, now->requests_made);
+    add(out, " | %" PRId64 "/%" PRId64 " requests", now->requests_done, now->requests_made);
     double seconds = (double)(now->us - then->us) / 1e6;
     if (seconds > 0)
-        add(out, " | prefill %.0f tok/s, decode %.0f tok/s",
+        add(out, " | prefill %.0f, decode %.0f tok/s",
             (double)(now->prefill_tokens - then->prefill_tokens) / seconds,
             (double)(now->generated_tokens - then->generated_tokens) / seconds);
-    if (share >= 0) {
-        add(out, " | %d %%", (int)(share * 100));
-        if (share > 0.005 && share < 1 && now->us - since > SETTLE_US)
-            add_left(out, (double)(now->us - since) / 1e6 * (1 - share) / share);
-    }
     if (width > 0 && (size_t)width < strlen(out))
         out[width] = '\0'; /* ASCII only */
 }
@@ -160,7 +162,7 @@ static void show(struct progress *p, bool whole_run)
     if (share > p->share)
         p->share = share;
     progress_text(&now, whole_run ? &start : then, p->share, p->started_us,
-                  p->terminal ? terminal_width() : 0, text);
+                  p->terminal && !whole_run ? terminal_width() : 0, text);
     p->history[p->at] = now;
     p->at = (p->at + 1) % PROGRESS_HISTORY;
     p->n += p->n < PROGRESS_HISTORY;

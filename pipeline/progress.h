@@ -1,6 +1,6 @@
 /* pipeline/progress.h - how far a run is, on stderr.
  *
- *     12/57 documents, 1 failed | 34 of 120 requests | prefill 310 tok/s, decode 92 tok/s | 21 %, 4 min left
+ *     21 %, 4 min left | 12/57 documents, 1 failed | 34/120 requests | prefill 310, decode 92 tok/s
  *
  * What:   on a terminal one line, redrawn; elsewhere a plain log line every 10 s and at the end.
  * Rules:  log lines never mix with the redrawn line: the log's hook wipes it and draws it again.
