@@ -6,7 +6,7 @@
  *         2. No piece is empty or splits a code point.
  *         3. A count need not grow with the text by one token at a time, nor grow at every step: every
  *            piece is counted as it is, and a longer one never stands in for it.
- * Cost:   about four counts of each byte: the length that fills the room is found by interpolation from the
+ * Cost:   about three counts of each byte: the length that fills the room is found by interpolation from the
  *         bytes per token so far, with bisection when that fails (a few more counts where the text changes
  *         its nature). Nothing is counted twice at full length, so a text of any size is linear.
  */

@@ -444,6 +444,50 @@ static void seeds_differ_by_everything_but_time(void **state)
     }
 }
 
+/* What the room of a chunk rests on: template and text never merge into one token, so the prompt of a piece of
+ * text is the prompt without it and the tokens of the piece alone. A template that trims may save some. */
+static void a_prompt_is_its_fixed_part_and_the_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *family;
+    } cases[] = {{NULL, "auto"},
+                 {"tests/vectors/tiny/llama.gguf", "none"},
+                 {"tests/vectors/tiny/qwen2.gguf", "none"},
+                 {"tests/vectors/tiny/gemma3.gguf", "none"},
+                 {"tests/vectors/tiny/gemma3.gguf", "gemma"}};
+    static const char text[] =
+        "\n  The other one is on the table. \xc3\xa9t\xc3\xa9  \t\n\nAnd 1234 more, than 5?\n";
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct rig g;
+        struct err e = {0};
+        rig_init(&g);
+        g.file = cases[i].file;
+        g.context = 512;
+        assert_int_equal(opt_set(opt_find(prompt_opts, n_prompt_opts, "template"), &g.prompt,
+                                 cases[i].family, ".", &e),
+                         0);
+        rig_open(&g);
+        int fixed = fixed_tokens(&g);
+        for (size_t from = 0; from < sizeof(text) - 1; from++)
+            for (size_t to = from + 1; to < sizeof(text); to++) {
+                struct prompt_values v = {.text = text + from, .text_len = to - from};
+                struct token_list tokens = {0};
+                int n_shared;
+                assert_int_equal(
+                    prompt_build(g.prompts, PROMPT_DOCUMENT, &v, &tokens, &n_shared, &e), 0);
+                int64_t sum = fixed + vocab_count(model_vocab(g.model), text + from, to - from);
+                if (strcmp(cases[i].family, "gemma") == 0)
+                    assert_true(tokens.n <= sum);
+                else
+                    assert_int_equal(tokens.n, sum);
+                assert_true(n_shared > 0 && n_shared <= fixed);
+                token_list_release(&tokens);
+            }
+        rig_close(&g);
+    }
+}
+
 /* A stop in the middle frees all that is under way (the address sanitizer looks). */
 static void closing_early_loses_nothing(void **state)
 {
@@ -481,6 +525,7 @@ int main(void)
         cmocka_unit_test(a_document_without_text_fails_by_name),
         cmocka_unit_test(each_question_gets_its_answer_over_the_whole_document),
         cmocka_unit_test(seeds_differ_by_everything_but_time),
+        cmocka_unit_test(a_prompt_is_its_fixed_part_and_the_text),
         cmocka_unit_test(closing_early_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
