@@ -218,8 +218,9 @@ static int load_special_ids(struct vocab *v, const struct gguf *g, bool typed, s
         "<end_of_utterance>",
         "<eos>",
         "</s>",
-        "<\xef\xbd\x9c"
-        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+        /* the literal is cut so that "e" does not read as a hexadecimal digit */
+        ("<\xef\xbd\x9c"
+         "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
     };
     int32_t eot = -1, eom = -1, unknown = -1;
     if (v->type == VOCAB_SPM &&
