@@ -22,6 +22,7 @@ The file, all little-endian (tests/vectors/vector_file.h reads it):
       u32  n
       i32  ids[n]
       i32  greedy[n]         the most likely token after each position, the lowest id among equals
+      f32  lead[n]           how far it leads the second, in nats
       for positions step-1, 2*step-1, ... < n:
         i32 id[top]          the most likely tokens, most likely first
         f32 logp[top]        their log-probabilities
@@ -36,8 +37,8 @@ import sys
 
 import numpy as np
 
-PROMPTS = {'chat': 256, 'code': 384, 'law': 512, 'meeting': 768, 'html': 1024, 'dutch': 1280, 'prose': 1536,
-           'rfc': 2000}
+PROMPTS = {'chat': 256, 'code': 384, 'meeting-2': 512, 'meeting': 768, 'rfc-2': 1024, 'dutch': 1280,
+           'prose': 1536, 'rfc': 2000}
 MAGIC, STEP, TOP = b'QVEC0001', 8, 128
 
 
@@ -107,15 +108,17 @@ def position_record(logp, top):
 
 
 def prompt_record(oracle, name, ids, step, top):
-    greedy, records = [], []
+    greedy, lead, records = [], [], []
     for begin, rows in oracle.logits(ids):
         for i, row in enumerate(rows):
+            second, first = np.partition(row, -2)[-2:]
             greedy.append(int(row.argmax()))
+            lead.append(first - second)
             if (begin + i) % step == step - 1:
                 records.append(position_record(log_softmax(row), top))
     n = len(ids)
     return (name.encode().ljust(16, b'\0') + struct.pack('<I', n) + np.array(ids, '<i4').tobytes() +
-            np.array(greedy, '<i4').tobytes() + b''.join(records))
+            np.array(greedy, '<i4').tobytes() + np.array(lead, '<f4').tobytes() + b''.join(records))
 
 
 def read_ids(path):
@@ -127,7 +130,7 @@ def read_ids(path):
         name = b[at:at + 16].rstrip(b'\0').decode()
         n, = struct.unpack_from('<I', b, at + 16)
         out[name] = list(np.frombuffer(b, '<i4', n, at + 20))
-        at += 20 + 8 * n + n // step * (8 * top + 4)
+        at += 20 + 12 * n + n // step * (8 * top + 4)
     return out
 
 

@@ -19,6 +19,7 @@ struct vector_prompt {
     char name[17];
     int n;
     int32_t *ids, *greedy;   /* [n] */
+    const uint8_t *lead;     /* [n] f32 */
     const uint8_t *expected; /* records of positions step-1, 2*step-1, ... */
 };
 
@@ -83,12 +84,13 @@ static inline void vector_file_open(struct vector_file *v, const char *path)
         memcpy(q->name, p, 16);
         uint32_t n = le32_get(p + 16);
         size_t records = n / (uint32_t)v->step * record_bytes(v);
-        vector_file_need(n > 0 && (size_t)(end - p) >= 20 + 8 * (size_t)n + records, path,
+        vector_file_need(n > 0 && (size_t)(end - p) >= 20 + 12 * (size_t)n + records, path,
                          "cut short");
         q->n = (int)n;
         q->ids = ints_at(p + 20, q->n);
         q->greedy = ints_at(p + 20 + 4 * (size_t)n, q->n);
-        q->expected = p + 20 + 8 * (size_t)n;
+        q->lead = p + 20 + 8 * (size_t)n;
+        q->expected = q->lead + 4 * (size_t)n;
         p = q->expected + records;
     }
     vector_file_need(p == end, path, "longer than it says");
