@@ -16,6 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Reading a row maps up to 64 KiB of the file around it, and a large vocabulary would soon be in memory a second
+ * time: after so many rows the pages go back. */
+enum { EMBEDDING_ROWS = 256 };
+
 struct forward {
     const struct hparams *h;
     const struct weights *w;
@@ -25,6 +29,7 @@ struct forward {
     double *freqs, *freqs_local; /* [rot/2] */
     void *memory;
 
+    int rows_read;  /* of the embedding, since its pages were given back */
     int rows;       /* of the pass, after the last attention: those that want logits */
     float *x;       /* [rows][n_embd] the residual stream */
     float *y;       /* [rows][n_embd] into and out of a block */
@@ -99,6 +104,12 @@ static void set_up(struct forward *f, const struct hparams *h, struct forward_li
     int threads = omp_get_max_threads(), cores = omp_get_num_procs();
     *f = (struct forward){
         .h = h, .limits = limits, .max_threads = threads > cores ? threads : cores};
+}
+
+uint64_t forward_mapped_bytes(struct forward_limits limits)
+{
+    enum { MAPPED_PER_ROW = 64 << 10 };
+    return (uint64_t)(EMBEDDING_ROWS + limits.rows) * MAPPED_PER_ROW;
 }
 
 uint64_t forward_bytes(const struct hparams *h, struct forward_limits limits)
@@ -177,6 +188,11 @@ static void begin_rows(struct forward *f, struct forward_rows *seqs, int n_seqs)
     }
     f->rows = r;
     memset(f->bad, 0, (size_t)r);
+    f->rows_read += r;
+    if (f->rows_read >= EMBEDDING_ROWS) {
+        weights_give_back_embedding(f->w);
+        f->rows_read = 0;
+    }
     if (h->embed_scale != 1)
         f->k->scale(f->x, h->embed_scale, (size_t)h->n_embd, f->rows, h->n_embd);
 }

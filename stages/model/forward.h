@@ -19,6 +19,8 @@ struct forward_limits {
 
 /* Bytes that forward_new() takes. */
 uint64_t forward_bytes(const struct hparams *h, struct forward_limits limits);
+/* Most bytes of the embedding that are in memory through the map of the file. */
+uint64_t forward_mapped_bytes(struct forward_limits limits);
 /* h, w and k must outlive it. -ERR_NOMEM, reach JOB. */
 int forward_new(struct forward **out, const struct hparams *h, const struct weights *w,
                 const struct kernels *k, struct forward_limits limits,

@@ -83,7 +83,9 @@ void model_plan(const struct model *m, int max_rows, int max_logits, struct mode
     *out = (struct model_sizes){.n_layer = h->n_layer, .slice_bytes = NULL_MODEL_SLICE_BYTES};
     if (!m->null) {
         out->weights = m->weights.bytes;
-        out->mapped = m->weights.embd->bytes;
+        out->mapped = forward_mapped_bytes(limits_of(m, max_rows, max_logits));
+        if (out->mapped > m->weights.embd->bytes)
+            out->mapped = m->weights.embd->bytes;
         out->scratch = forward_bytes(h, limits_of(m, max_rows, max_logits));
         out->slice_bytes = kern_page_slice_bytes(h->n_kv_head, h->head_dim);
     }

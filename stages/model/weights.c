@@ -210,25 +210,40 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
     return rc;
 }
 
-/* The source was read for the last time (the embedding's rows come back by themselves when they are used). */
-static void give_back(const struct gguf_tensor *t)
+/* Whole pages inside the range go back to the system; they come again by themselves when they are read. */
+static void give_back(const uint8_t *data, size_t n)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = ((uintptr_t)t->data + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)t->data + t->bytes) & ~(page - 1);
+    uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + n) & ~(page - 1);
     if (end > begin)
         (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice */
 }
 
+/* Outputs [begin, end), on all threads. */
+static void pack_part(void *dst, const struct gguf_tensor *t, int begin, int end)
+{
+    enum { OUTPUTS_AT_ONCE = 4 * 16 };
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int i = begin; i < end; i += OUTPUTS_AT_ONCE) {
+        int to = end - i < OUTPUTS_AT_ONCE ? end : i + OUTPUTS_AT_ONCE;
+        kern_pack(dst, t->data, (enum kern_type)t->type, (int)t->dims[1], (int)t->dims[0], i,
+                  to);
+    }
+}
+
+/* In parts of some megabytes, so that a large tensor is never in memory twice. */
 static void pack(void *dst, const struct gguf_tensor *t)
 {
-    enum { PANELS_AT_ONCE = 4 * 16 };
-    int n_out = (int)t->dims[1], n_in = (int)t->dims[0];
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int begin = 0; begin < n_out; begin += PANELS_AT_ONCE) {
-        int end = n_out - begin < PANELS_AT_ONCE ? n_out : begin + PANELS_AT_ONCE;
-        kern_pack(dst, t->data, (enum kern_type)t->type, n_out, n_in, begin, end);
+    enum { OUTPUTS = 16 * 1024 };
+    int n_out = (int)t->dims[1];
+    size_t row = kern_row_bytes((enum kern_type)t->type, (size_t)t->dims[0]);
+    for (int begin = 0; begin < n_out; begin += OUTPUTS) {
+        int end = n_out - begin < OUTPUTS ? n_out : begin + OUTPUTS;
+        pack_part(dst, t, begin, end);
+        give_back(t->data + (size_t)begin * row, (size_t)(end - begin) * row);
     }
+    give_back(t->data, t->bytes); /* the pages at the seams */
 }
 
 static int load_vector(float *dst, const struct gguf_tensor *t, struct err *e)
@@ -261,15 +276,20 @@ int weights_load(struct weights *w, struct err *e)
             if (rc)
                 return rc;
             *(const float **)b->dst = (const float *)(const void *)at;
+            give_back(t->data, t->bytes);
         } else {
             pack(at, t);
             *(struct kern_weights *)b->dst = (struct kern_weights){
                 (enum kern_type)t->type, (int)t->dims[1], (int)t->dims[0], at};
         }
-        give_back(t);
         at += binding_bytes(b);
     }
     return 0;
+}
+
+void weights_give_back_embedding(const struct weights *w)
+{
+    give_back(w->embd->data, w->embd->bytes);
 }
 
 void weights_release(struct weights *w)

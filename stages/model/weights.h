@@ -3,8 +3,8 @@
  * Rules:  1. weights_bind() checks presence, shape and type of every tensor; a tensor that the architecture
  *            does not have is refused, because leaving it out would change answers in silence.
  *         2. weights_load() packs one tensor after the other, each on all threads, and gives the mapped source
- *            back to the system behind it: the peak is the packed size and one tensor.
- *         3. Rows of the embedding are read through the map for good.
+ *            back to the system behind it: the peak is the packed size and a part of one tensor.
+ *         3. Rows of the embedding are read through the map for good; forward.c bounds how much of it stays.
  */
 #ifndef QUIRE_MODEL_WEIGHTS_H
 #define QUIRE_MODEL_WEIGHTS_H
@@ -40,6 +40,8 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
                  struct err *e) MUST_CHECK;
 /* -ERR_NOMEM, or -ERR_FORMAT when a vector has a value that is not finite; reach JOB. */
 int weights_load(struct weights *w, struct err *e) MUST_CHECK;
+/* Rows of the embedding that were read so far need not stay in memory. */
+void weights_give_back_embedding(const struct weights *w);
 void weights_release(struct weights *w);
 
 #endif
