@@ -50,8 +50,10 @@ static void stop(struct xml *m, int rc)
 
 static bool is_heading(const char *name)
 {
-    return strcasecmp(name, "title") == 0 || strcasecmp(name, "heading") == 0 ||
-           strcasecmp(name, "head") == 0;
+    const char *colon = strchr(name, ':');
+    const char *local = colon ? colon + 1 : name;
+    return strcasecmp(local, "title") == 0 || strcasecmp(local, "heading") == 0 ||
+           strcasecmp(local, "head") == 0;
 }
 
 static void close_block(struct xml *m)
@@ -66,12 +68,9 @@ static void close_block(struct xml *m)
         stop(m, rc);
 }
 
-static void on_start(void *to, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri,
-                     int n_spaces, const xmlChar **spaces, int n_attributes, int n_defaulted,
-                     const xmlChar **attributes)
+static void on_start(void *to, const xmlChar *name, const xmlChar **attributes)
 {
-    (void)prefix, (void)uri, (void)n_spaces, (void)spaces;
-    (void)n_attributes, (void)n_defaulted, (void)attributes;
+    (void)attributes;
     struct xml *m = to;
     if (m->rc != 0)
         return;
@@ -89,9 +88,9 @@ static void on_start(void *to, const xmlChar *name, const xmlChar *prefix, const
     m->depth++; /* inside an element with text of its own, tags are inline */
 }
 
-static void on_end(void *to, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri)
+static void on_end(void *to, const xmlChar *name)
 {
-    (void)name, (void)prefix, (void)uri;
+    (void)name;
     struct xml *m = to;
     if (m->rc != 0 || m->depth == 0)
         return;
@@ -167,10 +166,12 @@ static xmlEntityPtr get_entity(void *to, const xmlChar *name)
     return &m->entity;
 }
 
-static void on_problem(void *to, xmlErrorPtr why)
+static void PRINTF_LIKE(2, 3) on_problem(void *to, const char *format, ...)
 {
+    (void)format;
     struct xml *m = to;
-    if (why->level != XML_ERR_FATAL || m->problem[0])
+    xmlErrorPtr why = xmlCtxtGetLastError(m->ctxt);
+    if (!why || why->level != XML_ERR_FATAL || m->problem[0])
         return;
     snprintf(m->problem, sizeof(m->problem), "line %d: %s", why->line,
              why->message ? why->message : "?");
@@ -190,17 +191,18 @@ static size_t declaration(const char *s, size_t n)
     return 0;
 }
 
+/* The first version of SAX: it does not resolve name spaces, whose search is linear in their number. */
 static int parse(struct xml *m, const char *s, size_t n)
 {
-    xmlSAXHandler sax = {.startElementNs = on_start,
-                         .endElementNs = on_end,
+    xmlSAXHandler sax = {.startElement = on_start,
+                         .endElement = on_end,
                          .characters = on_text,
                          .cdataBlock = on_text,
                          .ignorableWhitespace = on_text,
                          .entityDecl = on_entity,
                          .getEntity = get_entity,
-                         .serror = on_problem,
-                         .initialized = XML_SAX2_MAGIC};
+                         .error = on_problem,
+                         .initialized = 1};
     m->ctxt = xmlCreatePushParserCtxt(&sax, m, NULL, 0, NULL);
     if (!m->ctxt)
         return err_set(m->e, REACH_DOC, ERR_NOMEM, "no memory to parse XML");
