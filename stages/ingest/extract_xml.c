@@ -158,11 +158,13 @@ static xmlEntityPtr get_entity(void *to, const xmlChar *name)
         extract_warn(m->x, "The entity %s is not known and was left as it is.",
                      (char *)m->entity_text);
     }
-    m->entity = (xmlEntity){.type = XML_ENTITY_DECL,
-                            .name = name,
-                            .content = m->entity_text,
-                            .length = (int)strlen((char *)m->entity_text),
-                            .etype = XML_INTERNAL_PREDEFINED_ENTITY};
+    m->entity =
+        (xmlEntity){.type = XML_ENTITY_DECL,
+                    .name = name,
+                    .content = m->entity_text,
+                    .orig = m->entity_text, /* or libxml2 leaves memory of its own here */
+                    .length = (int)strlen((char *)m->entity_text),
+                    .etype = XML_INTERNAL_PREDEFINED_ENTITY};
     return &m->entity;
 }
 
