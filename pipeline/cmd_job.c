@@ -21,13 +21,12 @@ struct survey {
     uint64_t files, bytes, unreadable;
 };
 
-static int count_file(void *to, const char *path, uint64_t size, const char *bad)
+static int count_file(void *to, const struct walk_file *f)
 {
     struct survey *s = to;
-    (void)path;
     s->files++;
-    s->bytes += size;
-    s->unreadable += bad != NULL;
+    s->bytes += f->size;
+    s->unreadable += f->bad != NULL;
     return 0;
 }
 

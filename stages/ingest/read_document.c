@@ -26,7 +26,7 @@ struct doc *reader_doc(const struct reader *r, const struct place *p, const void
     uint8_t id[HASH_BYTES];
     char hex[HASH_HEX];
     hash_init(&h);
-    hash_field(&h, "source", r->source, strlen(r->source));
+    hash_field(&h, "source", r->name, strlen(r->name));
     for (const struct place *x = p; x; x = x->outer) {
         hash_field(&h, "entry", x->name, strlen(x->name));
         hash_field_u64(&h, "index", (uint64_t)x->index);

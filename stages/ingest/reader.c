@@ -237,18 +237,20 @@ static int read_item(struct reader *r, const struct item *it)
     return read_archive(r, it, layer);
 }
 
-int reader_file(struct reader *r, const char *path, const char *bad)
+int reader_file(struct reader *r, const struct walk_file *f)
 {
-    char *source = label_new(path, strlen(path), NULL);
+    char *source = label_new(f->path, strlen(f->path), NULL);
     const char *base = label_base(source);
     r->source = source;
+    r->name = f->name;
     int rc = 0;
     if (!label_excluded(r->cfg, base)) {
         struct err e = {0};
         struct stream s = {0};
-        int fd = bad ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        int fd = f->bad ? -1 : open(f->path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
-            err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s", bad ? bad : strerror(errno));
+            err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s",
+                    f->bad ? f->bad : strerror(errno));
         if (fd < 0 ||
             stream_open_fd(&s, fd, r->stats ? &r->stats->bytes_read : NULL, &e) != 0) {
             rc = label_included(r->cfg, base) ? reader_fail(r, NULL, &e) : 0;

@@ -21,6 +21,7 @@
 #include "stages/ingest/deadline.h"
 #include "stages/ingest/ingest_opts.h"
 #include "stages/ingest/unpack.h"
+#include "stages/ingest/walk.h"
 #include "stages/rec.h"
 #include "stages/stats.h"
 
@@ -42,15 +43,16 @@ struct reader {
     void *to;
     int64_t ordinal; /* of the next document */
     /* of the file being read */
-    const char *source;       /* label */
+    const char *source;       /* label of the path */
+    const char *name;         /* of the file, for its identity: struct walk_file */
     struct deadline deadline; /* of the document being read */
     int64_t entries;
     struct quota quota;
     bool spent; /* a limit of the whole file was reached and reported */
 };
 
-/* Reads path; bad: why it cannot be, or NULL. Returns 0 or what emit returned. */
-int reader_file(struct reader *r, const char *path, const char *bad) MUST_CHECK;
+/* Reads a file, or reports why it cannot be read. Returns 0 or what emit returned. */
+int reader_file(struct reader *r, const struct walk_file *f) MUST_CHECK;
 
 /* ---- for the parts of the reader ---- */
 

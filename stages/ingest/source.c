@@ -27,12 +27,11 @@ static int check_encoding(const char *option, const char *label, struct err *e)
                    option, label);
 }
 
-static int plan_file(void *to, const char *path, uint64_t size, const char *bad)
+static int plan_file(void *to, const struct walk_file *f)
 {
-    (void)path, (void)bad;
     struct run_stats *stats = to;
     if (stats)
-        atomic_fetch_add(&stats->bytes_planned, (long long)size);
+        atomic_fetch_add(&stats->bytes_planned, (long long)f->size);
     return 0;
 }
 
@@ -58,11 +57,10 @@ static int emit_doc(void *to, struct doc *d)
 
 enum { STOPPED = 1 }; /* cancelled between documents: no error */
 
-static int read_file(void *to, const char *path, uint64_t size, const char *bad)
+static int read_file(void *to, const struct walk_file *f)
 {
-    (void)size;
     struct reader *r = to;
-    return reader_cancelled(r) ? STOPPED : reader_file(r, path, bad);
+    return reader_cancelled(r) ? STOPPED : reader_file(r, f);
 }
 
 static int ingest_source(struct stage *s, struct err *e)

@@ -32,6 +32,7 @@ struct walk {
     size_t n_roots, roots_cap;
     walk_fn *fn;
     void *to;
+    size_t name_at; /* where the names of the root being walked begin in its paths */
     struct level levels[MAX_NESTING];
     int depth;
 };
@@ -143,6 +144,12 @@ static bool list_folder(struct level *l)
     return true;
 }
 
+static int show(struct walk *w, const char *path, uint64_t size, const char *bad)
+{
+    struct walk_file f = {path, path + w->name_at, size, bad};
+    return w->fn(w->to, &f);
+}
+
 static void leave(struct walk *w)
 {
     struct level *l = &w->levels[--w->depth];
@@ -159,14 +166,14 @@ static int enter(struct walk *w, const char *path, const struct stat *st)
         if (w->levels[i].dev == st->st_dev && w->levels[i].ino == st->st_ino)
             return 0; /* a link back up */
     if (w->depth == MAX_NESTING)
-        return w->fn(w->to, path, 0, "too many folders inside folders");
+        return show(w, path, 0, "too many folders inside folders");
     struct level *l = &w->levels[w->depth++];
     *l = (struct level){.path = mem_strdup(path), .dev = st->st_dev, .ino = st->st_ino};
     if (list_folder(l))
         return 0;
     int why = errno;
     leave(w);
-    return w->fn(w->to, path, 0, strerror(why));
+    return show(w, path, 0, strerror(why));
 }
 
 /* One path: a file is shown, a folder entered. named: the job names it itself. */
@@ -177,17 +184,19 @@ static int visit(struct walk *w, const char *path, size_t root, bool named)
         return 0;
     if (stat(path, &st) != 0) {
         int why = errno;
-        return lstat(path, &st) == 0 ? w->fn(w->to, path, 0, strerror(why)) : 0;
+        return lstat(path, &st) == 0 ? show(w, path, 0, strerror(why)) : 0;
     }
     if (S_ISDIR(st.st_mode))
         return enter(w, path, &st);
     if (S_ISREG(st.st_mode))
-        return w->fn(w->to, path, (uint64_t)st.st_size, NULL);
-    return named ? w->fn(w->to, path, 0, "not a regular file") : 0;
+        return show(w, path, (uint64_t)st.st_size, NULL);
+    return named ? show(w, path, 0, "not a regular file") : 0;
 }
 
 static int walk_root(struct walk *w, size_t root)
 {
+    const char *slash = strrchr(w->roots[root].path, '/');
+    w->name_at = slash ? (size_t)(slash + 1 - w->roots[root].path) : 0;
     int rc = visit(w, w->roots[root].path, root, true);
     while (rc == 0 && w->depth > 0) {
         struct level *l = &w->levels[w->depth - 1];

@@ -5,7 +5,9 @@
  *            the job names itself is never skipped.
  *         2. Symbolic links are followed; a link to a folder that is being walked already is not.
  *         3. A file that two items of `from` lead to by the same path is shown for the first one.
- *         4. A path that is absent, or a glob without a match, is -ERR_CONFIG with reach JOB.
+ *         4. A file's name is its path from the item of `from` on: it does not change when the folder
+ *            that holds the archive moves.
+ *         5. A path that is absent, or a glob without a match, is -ERR_CONFIG with reach JOB.
  * Thread: one at a time.
  */
 #ifndef QUIRE_INGEST_WALK_H
@@ -15,9 +17,15 @@
 
 #include <stdint.h>
 
-/* Called for each file; bad: why it cannot be read (a folder that cannot be listed), or NULL.
- * Returns 0 to go on, anything else stops the walk and is returned by it. */
-typedef int walk_fn(void *to, const char *path, uint64_t size, const char *bad);
+struct walk_file {
+    const char *path;
+    const char *name; /* the end of path, from the last part of the item of `from` */
+    uint64_t size;
+    const char *bad; /* why it cannot be read (a folder that cannot be listed), or NULL */
+};
+
+/* Called for each file. Returns 0 to go on, anything else stops the walk and is returned by it. */
+typedef int walk_fn(void *to, const struct walk_file *f);
 
 int walk(const struct opt_list *from, walk_fn *fn, void *to, struct err *e) MUST_CHECK;
 

@@ -76,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n_docs = 0;
     bytes = 0;
     struct reader r = {.cfg = &cfg, .emit = take};
-    fuzz_check(reader_file(&r, path, NULL) == 0);
+    struct walk_file f = {path, "archive", size, NULL};
+    fuzz_check(reader_file(&r, &f) == 0);
     fuzz_check(r.entries <= ENTRIES + 1);
     fuzz_check(r.quota.used <= CONTAINER + FUZZ_DOCUMENT * 4); /* the block that went over it */
     opt_release(ingest_opts, n_ingest_opts, &cfg);

@@ -68,6 +68,26 @@ static void a_file_named_twice_is_read_once(void **state)
     try_free(t);
 }
 
+/* Two folders in two places: what is read is the same, and so is its identity. */
+static void an_archive_that_moves_keeps_its_ids(void **state)
+{
+    (void)state;
+    struct try *t = try_new(), *u = try_new();
+    make_tree(t);
+    make_tree(u);
+    from_folder(t, "in");
+    from_folder(u, "in");
+    assert_int_equal(try_run(t), 0);
+    assert_int_equal(try_run(u), 0);
+    assert_string_not_equal(t->docs[0]->source, u->docs[0]->source);
+    assert_int_equal(t->n, u->n);
+    for (size_t i = 0; i < t->n; i++)
+        assert_string_equal(t->docs[i]->id, u->docs[i]->id);
+    assert_string_not_equal(t->docs[0]->id, t->docs[1]->id);
+    try_free(t);
+    try_free(u);
+}
+
 static void patterns_choose_files_and_entries(void **state)
 {
     (void)state;
@@ -127,6 +147,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_are_read_in_byte_order),
         cmocka_unit_test(a_file_named_twice_is_read_once),
+        cmocka_unit_test(an_archive_that_moves_keeps_its_ids),
         cmocka_unit_test(patterns_choose_files_and_entries),
         cmocka_unit_test(a_missing_path_stops_the_job_and_is_named),
         cmocka_unit_test(cancel_ends_between_documents),
