@@ -6,7 +6,9 @@
 #include "stages/base/opt.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int unknown_command(const char *word)
 {
@@ -34,8 +36,20 @@ static void set_log_level(const struct cmd_line *l)
             log_set_level((enum log_level)i);
 }
 
+/* The OpenMP runtime reads its environment before main(), and by default its idle threads spin:
+ * beside any other busy process that costs most of the speed, for a gain that is hardly measurable
+ * on an idle machine. So start once more with the setting, unless the user has made one. */
+static void let_idle_threads_sleep(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME"))
+        return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+        execv("/proc/self/exe", argv); /* where that is not possible, run as it is */
+}
+
 int main(int argc, char **argv)
 {
+    let_idle_threads_sleep(argv);
     struct err e = {0};
     struct cmd_line l;
     struct buf text;
