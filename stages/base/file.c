@@ -122,7 +122,8 @@ int file_make_dirs(const char *path, struct err *e)
         char was = *s;
         *s = '\0';
         struct stat st;
-        if (mkdir(p, 0755) != 0 && (errno != EEXIST || stat(p, &st) != 0 || !S_ISDIR(st.st_mode)))
+        if (mkdir(p, 0755) != 0 &&
+            (errno != EEXIST || stat(p, &st) != 0 || !S_ISDIR(st.st_mode)))
             rc = fail(e, "make folder", p);
         *s = was;
         if (was == '\0')

@@ -16,7 +16,8 @@ int file_read(const char *path, struct buf *b, struct err *e) MUST_CHECK;
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *e) MUST_CHECK;
 
 /* Write all n bytes to fd, whatever write(2) takes at a time. path is for the message. */
-int file_write_all(int fd, const void *data, size_t n, const char *path, struct err *e) MUST_CHECK;
+int file_write_all(int fd, const void *data, size_t n, const char *path,
+                   struct err *e) MUST_CHECK;
 
 /* fsync the folder that holds path, so that a rename in it is durable. */
 int file_sync_parent(const char *path, struct err *e) MUST_CHECK;

@@ -71,7 +71,9 @@ int hash_file(const char *path, uint8_t out[HASH_BYTES], struct err *e)
     ssize_t n;
     while ((n = read(fd, block, sizeof(block))) > 0)
         hash_add(&h, block, (size_t)n);
-    int rc = n < 0 ? err_set(e, REACH_DOC, ERR_IO, "cannot read \"%s\": %s", path, strerror(errno)) : 0;
+    int rc =
+        n < 0 ? err_set(e, REACH_DOC, ERR_IO, "cannot read \"%s\": %s", path, strerror(errno))
+              : 0;
     hash_end(&h, rc ? NULL : out);
     close(fd);
     return rc;

@@ -55,7 +55,8 @@ void log_line(enum log_level level, const char *where, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    int head = snprintf(line, sizeof(line), "%9.3f %s %.40s: ", clock_since_start(), names[level], where);
+    int head = snprintf(line, sizeof(line), "%9.3f %s %.40s: ", clock_since_start(),
+                        names[level], where);
     size_t n = (size_t)head + escape(line + head, sizeof(line) - (size_t)head - 1, text);
     line[n++] = '\n';
 

@@ -4,7 +4,8 @@
 
 const struct opt kv_opts[] = {
     {"memory", OPT_BYTES, AT(memory), "0", 0, 0x1p50, NULL, 0,
-     "Memory of the KV page pool. 0: what decode.batch sequences need, at most half of the free memory."},
+     "Memory of the KV page pool. 0: what decode.batch sequences need, at most half of the "
+     "free memory."},
     {"reuse", OPT_BOOL, AT(reuse), "yes", 0, 0, NULL, 0,
      "Compute a prefix that requests share once. Never changes an answer."},
 };

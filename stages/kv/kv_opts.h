@@ -5,8 +5,9 @@
 #include "stages/base/opt.h"
 
 struct kv_config {
-    uint64_t memory; /* bytes of the page pool; 0: enough for decode.batch sequences of full context, capped */
-    bool reuse;      /* share the pages of equal prefixes */
+    uint64_t
+        memory; /* bytes of the page pool; 0: enough for decode.batch sequences of full context, capped */
+    bool reuse; /* share the pages of equal prefixes */
 };
 
 extern const struct opt kv_opts[];

@@ -32,13 +32,15 @@ typedef int32_t page_id; /* index into the pool; PAGE_NONE: no page */
 struct page_pool;
 
 struct page_stats {
-    int total, used, idle, peak_used; /* pages; used = referenced, idle = sealed and kept in the index */
+    int total, used, idle,
+        peak_used; /* pages; used = referenced, idle = sealed and kept in the index */
     int64_t allocs, evictions, underflows;
 };
 
 /* A pool of n_pages pages of n_layer slices. The memory is reserved at once and touched page by page.
  * -ERR_NOMEM (reach JOB) when it cannot be had. */
-int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice_bytes, struct err *e) MUST_CHECK;
+int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice_bytes,
+                  struct err *e) MUST_CHECK;
 void page_pool_free(struct page_pool *p); /* NULL is fine */
 
 /* An OPEN page with one reference, or PAGE_NONE when every page is referenced. Evicts the oldest idle page

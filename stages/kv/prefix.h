@@ -14,7 +14,8 @@ struct prefix_index;
 
 /* context: digest of everything that changes the numbers (weights, vocabulary, RoPE, KV type,
  * attention mode, page layout version, arithmetic version). */
-struct prefix_index *prefix_index_new(struct page_pool *pool, const uint8_t context[HASH_BYTES]);
+struct prefix_index *prefix_index_new(struct page_pool *pool,
+                                      const uint8_t context[HASH_BYTES]);
 void prefix_index_free(struct prefix_index *x);
 
 /* Append to t (empty) the pages of the longest indexed prefix of tokens[0, n), each with a reference.

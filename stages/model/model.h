@@ -17,7 +17,7 @@
 
 struct model;
 
-struct model_sizes { /* bytes, but for the last two */
+struct model_sizes {  /* bytes, but for the last two */
     uint64_t weights; /* packed */
     uint64_t mapped;  /* part of the file that stays in use through the map (embedding rows) */
     uint64_t scratch; /* activations of a pass */
@@ -31,7 +31,8 @@ int model_open(struct model **out, const struct model_config *c, struct err *e) 
 /* What loading and running with max_rows rows per pass will take, max_logits of which want logits. */
 void model_plan(const struct model *m, int max_rows, int max_logits, struct model_sizes *out);
 /* Pack the weights and get scratch for max_rows rows, max_logits of which want logits. k is copied. */
-int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits, struct err *e) MUST_CHECK;
+int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits,
+               struct err *e) MUST_CHECK;
 void model_free(struct model *m);
 
 const struct hparams *model_hparams(const struct model *m);
@@ -44,16 +45,17 @@ int model_context_digest(struct model *m, uint8_t out[HASH_BYTES], struct err *e
 
 /* New rows of one sequence in a pass. */
 struct forward_rows {
-    const int32_t *tokens;      /* whole sequence so far; rows are tokens[pos, pos + n) */
+    const int32_t *tokens; /* whole sequence so far; rows are tokens[pos, pos + n) */
     int pos, n;
-    struct block_table *table;  /* pages for positions < pos + n are reserved */
-    bool want_logits;           /* of the last row */
-    float *logits;              /* [n_vocab], written when want_logits */
-    bool failed;                /* out: a value was not finite; the sequence is lost */
+    struct block_table *table; /* pages for positions < pos + n are reserved */
+    bool want_logits;          /* of the last row */
+    float *logits;             /* [n_vocab], written when want_logits */
+    bool failed;               /* out: a value was not finite; the sequence is lost */
 };
 /* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over (reach JOB), or for a position past
  * model.context or a token outside the vocabulary (reach DOC; nothing was computed); faults of one sequence's
  * values only set failed. */
-int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs, struct err *e) MUST_CHECK;
+int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs,
+                  struct err *e) MUST_CHECK;
 
 #endif

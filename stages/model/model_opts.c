@@ -8,31 +8,41 @@ static const char *const kernel_names[] = {"auto", "ref", "avx2", NULL};
 
 const struct opt model_opts[] = {
     {"kind", OPT_ENUM, M(kind), "gguf", 0, 0, kinds, 0,
-     "gguf: a language model from a file. null: no model; every answer is a hash of its prompt, to try "
+     "gguf: a language model from a file. null: no model; every answer is a hash of its "
+     "prompt, to try "
      "a job file and the flow of an archive in seconds."},
-    {"file", OPT_PATH, M(file), NULL, 0, 0, NULL, OPT_ENV, "The GGUF file. Required unless kind is null."},
+    {"file", OPT_PATH, M(file), NULL, 0, 0, NULL, OPT_ENV,
+     "The GGUF file. Required unless kind is null."},
     {"context", OPT_TOKENS, M(context), "0", 0, 1 << 24, NULL, 0,
-     "Longest prompt and answer together. 0: 8192, or less when the model was trained for less."},
+     "Longest prompt and answer together. 0: 8192, or less when the model was trained for "
+     "less."},
     {"kernels", OPT_ENUM, M(kernels), "auto", 0, 0, kernel_names, 0,
-     "Which table of kernels computes. All give the same bytes; auto takes the fastest that this CPU has."},
+     "Which table of kernels computes. All give the same bytes; auto takes the fastest that "
+     "this CPU has."},
 };
 const size_t n_model_opts = sizeof(model_opts) / sizeof(model_opts[0]);
 
 const struct opt prompt_opts[] = {
     {"template", OPT_STRING, P(template), "auto", 0, 0, NULL, 0,
-     "Chat template. auto: the model file's own, recognised and proven. Or one of chatml, gemma, llama3, "
-     "mistral-v1, mistral-v3, mistral-v3-tekken, zephyr, phi3; or the path of a file with a Jinja template; "
+     "Chat template. auto: the model file's own, recognised and proven. Or one of chatml, "
+     "gemma, llama3, "
+     "mistral-v1, mistral-v3, mistral-v3-tekken, zephyr, phi3; or the path of a file with a "
+     "Jinja template; "
      "or none, which joins the texts with blank lines for models that only continue text."},
     {"system", OPT_STRING, P(system), NULL, 0, 0, NULL, 0,
      "System text. Unset: the template's own default, if it has one."},
     {"document", OPT_STRING, P(document), NULL, 0, 0, NULL, 0,
-     "What is asked over a document or chunk. {{text}} is replaced by its text and must appear once; "
-     "{{title}}, {{headings}} and {{question}} may. Put fixed instructions first: what is equal at the "
+     "What is asked over a document or chunk. {{text}} is replaced by its text and must appear "
+     "once; "
+     "{{title}}, {{headings}} and {{question}} may. Put fixed instructions first: what is "
+     "equal at the "
      "start of all prompts is computed once. Unset: a text that suits the task."},
     {"reduce", OPT_STRING, P(reduce), NULL, 0, 0, NULL, 0,
-     "What is asked over partial answers; {{text}} is replaced by them. Unset: a text that suits the task."},
+     "What is asked over partial answers; {{text}} is replaced by them. Unset: a text that "
+     "suits the task."},
     {"date", OPT_STRING, P(date), NULL, 0, 0, NULL, 0,
-     "Date for templates that print one, such as 26 Jul 2024. It must be fixed here: today's date would "
+     "Date for templates that print one, such as 26 Jul 2024. It must be fixed here: today's "
+     "date would "
      "change every prompt, and every answer, from one night to the next."},
 };
 const size_t n_prompt_opts = sizeof(prompt_opts) / sizeof(prompt_opts[0]);

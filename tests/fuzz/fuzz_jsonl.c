@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct memory m = {data, size, 0};
     struct stream s;
     stream_init(&s, &ops, &m);
-    struct reader r = {.cfg = &cfg, .emit = take, .source = "x"};
+    struct reader r = {.cfg = &cfg, .emit = take, .source = "x", .name = "x"};
     struct item it = {.s = &s, .name = "x", .full_name = "x"};
     n_docs = 0;
     fuzz_check(reader_jsonl(&r, &it) == 0);
