@@ -17,10 +17,10 @@ struct model_config {
 struct prompt_config {
     char *template; /* "auto", a family name, "none", or a file with a Jinja template */
     char *system;   /* NULL: none given (the template's default stays) */
-    char *
-        document; /* user turn over a document or chunk; {{text}} {{title}} {{question}} {{headings}} */
-    char *reduce; /* user turn over partial answers; {{text}} {{question}} */
-    char *date;   /* for templates that print one; NULL: such templates are refused */
+    char
+        *document; /* user turn over a document: {{text}} {{title}} {{question}} {{headings}} */
+    char *reduce;  /* user turn over partial answers: {{text}} {{question}} */
+    char *date;    /* for templates that print one; NULL: such templates are refused */
 };
 
 extern const struct opt model_opts[], prompt_opts[];
