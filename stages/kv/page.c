@@ -254,6 +254,13 @@ void *page_slice(struct page_pool *p, page_id id, int layer)
     return p->memory + (size_t)id * p->page_bytes + (size_t)layer * p->slice_bytes;
 }
 
+void page_copy(struct page_pool *p, page_id to, page_id from)
+{
+    assert(page_check(p, to) && page_check(p, from) && p->pages[to].state == OPEN);
+    memcpy(p->memory + (size_t)to * p->page_bytes, p->memory + (size_t)from * p->page_bytes,
+           p->page_bytes);
+}
+
 int page_refs(const struct page_pool *p, page_id id)
 {
     assert(page_check(p, id));

@@ -55,6 +55,8 @@ void page_seal(struct page_pool *p, page_id id, bool in_index);
 
 /* The slice of a layer: slice_bytes, aligned to 64. Writing is allowed while the page is OPEN. */
 void *page_slice(struct page_pool *p, page_id id, int layer);
+/* Make the OPEN page `to` equal to `from`, all layers. Cost: the bytes of a page. */
+void page_copy(struct page_pool *p, page_id to, page_id from);
 int page_refs(const struct page_pool *p, page_id id);
 bool page_is_sealed(const struct page_pool *p, page_id id);
 

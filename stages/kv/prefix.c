@@ -5,6 +5,11 @@
  *     bucket[hash of key] -> entry of page a -> entry of page b -> none
  *
  * There is one entry for each page of the pool, so the map never grows and forgetting is an unlink.
+ *
+ * Prompts rarely part at the end of a page. So for each parent key the index also knows one page that follows
+ * it, the donor: where the tokens of a request agree with the donor's for a while and then differ, the donor
+ * is copied and computing goes on behind the part that agrees. A copy is right because K and V of a position
+ * depend on the tokens up to it alone; what lies behind is overwritten before any row sees it.
  */
 #include "stages/kv/prefix.h"
 
@@ -15,34 +20,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TAIL_MIN = 8 }; /* tokens; fewer are computed as fast as a page is copied */
+
 struct entry {
     uint8_t key[HASH_BYTES]; /* valid for every page that was sealed here, private ones too */
+    uint8_t parent[HASH_BYTES];
     int32_t tokens[PAGE_TOKENS];
-    page_id next; /* in the bucket */
+    page_id next;       /* in the bucket of key */
+    page_id next_donor; /* in the bucket of parent */
+    bool donor;
 };
 
 struct prefix_index {
     struct page_pool *pool;
     uint8_t context[HASH_BYTES];
     struct entry *entries; /* [pages of the pool] */
-    page_id *buckets;      /* [n_buckets], a power of two */
+    page_id *buckets;      /* [n_buckets], a power of two: pages by key */
+    page_id *donors;       /* [n_buckets]: pages by parent, one for each */
     uint32_t n_buckets;
 };
 
-static page_id *bucket(struct prefix_index *x, const uint8_t key[HASH_BYTES])
+static uint32_t slot_of(const struct prefix_index *x, const uint8_t key[HASH_BYTES])
 {
-    return &x->buckets[le32_get(key) & (x->n_buckets - 1)];
+    return le32_get(key) & (x->n_buckets - 1);
+}
+
+static page_id donor_of(const struct prefix_index *x, const uint8_t parent[HASH_BYTES])
+{
+    page_id id = x->donors[slot_of(x, parent)];
+    while (id != PAGE_NONE && memcmp(x->entries[id].parent, parent, HASH_BYTES) != 0)
+        id = x->entries[id].next_donor;
+    return id;
 }
 
 static void forget(void *ctx, page_id id)
 {
     struct prefix_index *x = ctx;
-    page_id *at = bucket(x, x->entries[id].key);
+    struct entry *gone = &x->entries[id];
+    page_id *at = &x->buckets[slot_of(x, gone->key)];
     while (*at != id) {
         assert(*at != PAGE_NONE);
         at = &x->entries[*at].next;
     }
-    *at = x->entries[id].next;
+    *at = gone->next;
+    if (!gone->donor)
+        return;
+    at = &x->donors[slot_of(x, gone->parent)];
+    while (*at != id) {
+        assert(*at != PAGE_NONE);
+        at = &x->entries[*at].next_donor;
+    }
+    *at = gone->next_donor;
+    gone->donor = false;
 }
 
 struct prefix_index *prefix_index_new(struct page_pool *pool, const uint8_t context[HASH_BYTES])
@@ -57,8 +86,9 @@ struct prefix_index *prefix_index_new(struct page_pool *pool, const uint8_t cont
         x->n_buckets *= 2;
     x->entries = mem_need((size_t)s.total * sizeof(*x->entries));
     x->buckets = mem_need(x->n_buckets * sizeof(*x->buckets));
+    x->donors = mem_need(x->n_buckets * sizeof(*x->donors));
     for (uint32_t i = 0; i < x->n_buckets; i++)
-        x->buckets[i] = PAGE_NONE;
+        x->buckets[i] = x->donors[i] = PAGE_NONE;
     page_pool_on_evict(pool, forget, x);
     return x;
 }
@@ -70,6 +100,7 @@ void prefix_index_free(struct prefix_index *x)
     page_pool_on_evict(x->pool, NULL, NULL);
     free(x->entries);
     free(x->buckets);
+    free(x->donors);
     free(x);
 }
 
@@ -90,7 +121,7 @@ static void page_key(uint8_t out[HASH_BYTES], const uint8_t parent[HASH_BYTES],
 static page_id look_up(struct prefix_index *x, const uint8_t key[HASH_BYTES],
                        const int32_t *tokens)
 {
-    page_id id = *bucket(x, key);
+    page_id id = x->buckets[slot_of(x, key)];
     while (id != PAGE_NONE &&
            (memcmp(x->entries[id].key, key, HASH_BYTES) != 0 ||
             memcmp(x->entries[id].tokens, tokens, sizeof(x->entries[id].tokens)) != 0))
@@ -98,22 +129,59 @@ static page_id look_up(struct prefix_index *x, const uint8_t key[HASH_BYTES],
     return id;
 }
 
+/* Append a private copy of the page that agrees with tokens[0, n) at its beginning; parent is the key of the
+ * pages before it. Returns how many tokens agree, 0 when nothing was appended. */
+static int copy_tail(struct prefix_index *x, const uint8_t parent[HASH_BYTES],
+                     const int32_t *tokens, int n, struct block_table *t)
+{
+    page_id donor = donor_of(x, parent);
+    int same = 0;
+    while (donor != PAGE_NONE && same < PAGE_TOKENS && same < n &&
+           x->entries[donor].tokens[same] == tokens[same])
+        same++;
+    if (same < TAIL_MIN)
+        return 0;
+    page_ref(x->pool, donor); /* or page_alloc() might evict it */
+    page_id id = page_alloc(x->pool);
+    if (id != PAGE_NONE) {
+        page_copy(x->pool, id, donor);
+        block_table_append(t, id);
+    }
+    page_unref(x->pool, donor);
+    return id != PAGE_NONE ? same : 0;
+}
+
 int prefix_match(struct prefix_index *x, const int32_t *tokens, int n, struct block_table *t)
 {
     assert(t->n_pages == 0);
-    uint8_t key[HASH_BYTES];
+    uint8_t key[HASH_BYTES], next[HASH_BYTES];
     memcpy(key, x->context, HASH_BYTES);
     int found = 0;
     while (found + PAGE_TOKENS < n) {
-        page_key(key, key, tokens + found);
-        page_id id = look_up(x, key, tokens + found);
+        page_key(next, key, tokens + found);
+        page_id id = look_up(x, next, tokens + found);
         if (id == PAGE_NONE)
             break;
+        memcpy(key, next, HASH_BYTES);
         page_ref(x->pool, id);
         block_table_append(t, id);
         found += PAGE_TOKENS;
     }
-    return found;
+    return found + copy_tail(x, key, tokens + found, n - 1 - found, t);
+}
+
+static void publish(struct prefix_index *x, page_id id)
+{
+    struct entry *entry = &x->entries[id];
+    page_id *at = &x->buckets[slot_of(x, entry->key)];
+    entry->next = *at;
+    *at = id;
+    entry->donor = donor_of(x, entry->parent) == PAGE_NONE;
+    if (!entry->donor)
+        return;
+    at = &x->donors[slot_of(x, entry->parent)];
+    entry->next_donor = *at;
+    *at = id;
 }
 
 void prefix_insert(struct prefix_index *x, const int32_t *tokens, int n, struct block_table *t)
@@ -128,15 +196,13 @@ void prefix_insert(struct prefix_index *x, const int32_t *tokens, int n, struct 
         const int32_t *own = tokens + (size_t)i * PAGE_TOKENS;
         page_id id = t->pages[i];
         struct entry *entry = &x->entries[id];
+        memcpy(entry->parent, key, HASH_BYTES);
         page_key(key, key, own);
         bool known = look_up(x, key, own) != PAGE_NONE;
         memcpy(entry->key, key, HASH_BYTES);
         memcpy(entry->tokens, own, sizeof(entry->tokens));
-        if (!known) {
-            page_id *at = bucket(x, key);
-            entry->next = *at;
-            *at = id;
-        }
+        if (!known)
+            publish(x, id);
         page_seal(x->pool, id, !known);
     }
 }
