@@ -61,6 +61,11 @@ size_t kern_input_bytes(int rows, int k);
 
 typedef void kern_prepare_fn(struct kern_input *in, uint8_t *bad);
 
+/* What the 8 bits of prepare leave of each value: out_i = fma(-d, float(q_i), x_i), d and q as above, so that
+ * the products of x and of out together are one of x in 16 bits. A row with a value that is not finite
+ * gives zeros. out, x: [rows][n]. */
+typedef void kern_remainder_fn(float *out, const float *x, int rows, int n);
+
 /* out[rows][ld] = in x W^T. Quantised: blocks b rising, acc from +0:
  *   sum = sum_k (w_k - off)*q_k exact;  min types: acc = fma(m, s, acc);  acc = fma(float(sum)*d, d_a, acc)
  * Float types: k rising, acc = fma(W[k], x[k], acc). scratch: kern_matmul_scratch(). */
@@ -137,6 +142,7 @@ size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_di
 struct kernels {
     const char *name;
     kern_prepare_fn *prepare;
+    kern_remainder_fn *remainder;
     kern_matmul_fn *matmul;
     kern_rms_norm_fn *rms_norm;
     kern_rope_fn *rope;
@@ -157,7 +163,8 @@ unsigned kern_cpu_flags(void);
 /* The fastest table for these flags; 0 gives ref. All members are always set. */
 void kernels_init(struct kernels *k, unsigned cpu_flags);
 /* For tests: as kernels_init, but products of quantised weights take the inputs as floats:
- * acc = fma(w_k, x_k, acc), k rising, w_k by kern_dequantize_row. Shows what int8 inputs cost. */
+ * acc = fma(w_k, x_k, acc), k rising, w_k by kern_dequantize_row, and remainders are zero. Shows what
+ * int8 inputs cost. */
 void kernels_init_float_inputs(struct kernels *k, unsigned cpu_flags);
 
 /* False when this thread rounds or flushes in a way that would change results (MXCSR). */

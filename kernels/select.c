@@ -23,6 +23,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
     *k = (struct kernels){
         .name = "ref",
         .prepare = prepare_ref,
+        .remainder = remainder_ref,
         .matmul = matmul_ref,
         .rms_norm = rms_norm_ref,
         .rope = rope_ref,
@@ -40,6 +41,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         *k = (struct kernels){
             .name = "avx2",
             .prepare = prepare_avx2,
+            .remainder = remainder_avx2,
             .matmul = matmul_avx2,
             .rms_norm = rms_norm_avx2,
             .rope = rope_avx2,
@@ -58,6 +60,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
 void kernels_init_float_inputs(struct kernels *k, unsigned cpu_flags)
 {
     kernels_init(k, cpu_flags);
+    k->remainder = remainder_zero;
     k->matmul = cpu_flags & KERN_CPU_AVX2 ? matmul_float_inputs_avx2 : matmul_float_inputs_ref;
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 
 kern_prepare_fn prepare_ref, prepare_avx2;
+kern_remainder_fn remainder_ref, remainder_avx2, remainder_zero;
 kern_matmul_fn matmul_ref, matmul_avx2;
 kern_matmul_fn matmul_float_inputs_ref, matmul_float_inputs_avx2;
 kern_rms_norm_fn rms_norm_ref, rms_norm_avx2;

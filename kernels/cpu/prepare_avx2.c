@@ -23,11 +23,10 @@ static int sum8(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(v2, _mm_shuffle_epi32(v2, 0xb1)));
 }
 
-/* Row r of a group, block of n values (32, or fewer at the end). */
-static void prepare_block(struct input_block *out, int r, const float *x, int n)
+/* The values of a block of n (32, or fewer at the end) and their 8 bits. Returns d. */
+static inline float quantise(__m256i q[4], __m256 v[4], const float *x, int n)
 {
-    __m256 v[4];
-    __m256i top = _mm256_setzero_si256(), q[4];
+    __m256i top = _mm256_setzero_si256();
     for (int i = 0; i < 4; i++) {
         v[i] = load_left(x + 8 * i, n - 8 * i);
         top = _mm256_max_epi32(top, magnitudes(v[i]));
@@ -38,6 +37,15 @@ static void prepare_block(struct input_block *out, int r, const float *x, int n)
     __m256 inverse = _mm256_set1_ps(zero ? 0.0f : 127.0f / amax);
     for (int i = 0; i < 4; i++)
         q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+    return zero ? 0.0f : amax / 127.0f;
+}
+
+/* Row r of a group. */
+static void prepare_block(struct input_block *out, int r, const float *x, int n)
+{
+    __m256 v[4];
+    __m256i q[4];
+    out->d[r] = quantise(q, v, x, n);
     int high = sum8(_mm256_add_epi32(q[2], q[3]));
     int sum = sum8(_mm256_add_epi32(q[0], q[1])) + high;
     /* packs interleaves the 128-bit halves: words come as steps 0 2 4 6 1 3 5 7 */
@@ -47,7 +55,6 @@ static void prepare_block(struct input_block *out, int r, const float *x, int n)
     _mm256_storeu_si256((__m256i *)word, bytes);
     for (int i = 0; i < 8; i++)
         memcpy(out->q[i % 4 * 2 + i / 4][r], &word[i], 4);
-    out->d[r] = zero ? 0.0f : amax / 127.0f;
     out->s[r] = out->d[r] * (float)sum;
     out->n[r] = sum;
     out->n_high[r] = high;
@@ -77,4 +84,27 @@ void prepare_avx2(struct kern_input *in, uint8_t *bad)
 #pragma omp parallel for if ((size_t)in->rows * (size_t)in->k > PARALLEL_VALUES)
     for (int g = 0; g < groups; g++)
         prepare_group(blocks + (size_t)g * (size_t)n_blocks, in, g * ROW_GROUP, bad);
+}
+
+static void remainder_block(float *out, const float *x, int n)
+{
+    __m256 v[4];
+    __m256i q[4];
+    __m256 d = _mm256_set1_ps(quantise(q, v, x, n));
+    for (int i = 0; i < 4; i++)
+        store_left(out + 8 * i, n - 8 * i, _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(q[i]), v[i]));
+}
+
+void remainder_avx2(float *out, const float *x, int rows, int n)
+{
+#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
+    for (int row = 0; row < rows; row++) {
+        const float *from = x + (size_t)row * (size_t)n;
+        float *to = out + (size_t)row * (size_t)n;
+        if (!all_finite(from, n))
+            memset(to, 0, (size_t)n * sizeof *to);
+        else
+            for (int i = 0; i < n; i += 32)
+                remainder_block(to + i, from + i, n - i);
+    }
 }

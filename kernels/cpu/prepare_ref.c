@@ -51,3 +51,30 @@ void prepare_ref(struct kern_input *in, uint8_t *bad)
                           k - 32 * b < 32 ? k - 32 * b : 32);
     }
 }
+
+static void remainder_block(float *out, const float *x, int n)
+{
+    float amax = float_of_bits(max_magnitude(x, n));
+    bool tiny = amax < INPUT_TINY;
+    float d = tiny ? 0.0f : amax / 127.0f, inverse = tiny ? 0.0f : 127.0f / amax;
+    for (int i = 0; i < n; i++)
+        out[i] = fmaf(-d, (float)lrintf(x[i] * inverse), x[i]);
+}
+
+void remainder_ref(float *out, const float *x, int rows, int n)
+{
+    for (int row = 0; row < rows; row++, x += n, out += n) {
+        if (max_magnitude(x, n) >= 0x7f800000)
+            memset(out, 0, (size_t)n * sizeof *out);
+        else
+            for (int i = 0; i < n; i += 32)
+                remainder_block(out + i, x + i, n - i < 32 ? n - i : 32);
+    }
+}
+
+/* Where products take their inputs as floats, nothing is left of them. */
+void remainder_zero(float *out, const float *x, int rows, int n)
+{
+    (void)x;
+    memset(out, 0, (size_t)rows * (size_t)n * sizeof *out);
+}

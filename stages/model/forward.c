@@ -4,7 +4,8 @@
  *
  * and go through the layers together, so that each weight is read once for all of them. Only rope and
  * attention look at positions, only attention at other rows, and then at rows of the same sequence alone.
- * In the last layer only the rows that want logits go on past attention.
+ * In the last layer only the rows that want logits go on past attention. Its products and the head's take
+ * inputs in 16 bits (fine_product).
  *
  * Scratch is one block. carve() lays it out; with base NULL it counts.
  */
@@ -20,6 +21,9 @@
  * time: after so many rows the pages go back. */
 enum { EMBEDDING_ROWS = 256 };
 
+/* Rows of a product with inputs in 16 bits that are worked on at once, each as two. */
+enum { FINE_ROWS = 24 };
+
 struct forward {
     const struct hparams *h;
     const struct weights *w;
@@ -29,6 +33,7 @@ struct forward {
     double *freqs, *freqs_local; /* [rot/2] */
     void *memory;
 
+    bool fine;      /* products take inputs in 16 bits: in the last layer and the head */
     int rows_read;  /* of the embedding, since its pages were given back */
     int rows;       /* of the pass, after the last attention: those that want logits */
     float *x;       /* [rows][n_embd] the residual stream */
@@ -40,8 +45,10 @@ struct forward {
     float *turn, *turn_local;     /* [rows][rot] cos and sin */
     float *logits;                /* [max logits][n_vocab] */
     void *input;                  /* of the product at hand */
+    float *fine_rows;             /* [2*FINE_ROWS][widest] rows and their remainders */
+    void *fine_input;             /* the same, prepared */
     void *scratch;                /* of products and of attention */
-    uint8_t *bad;                 /* [rows] */
+    uint8_t *bad;                 /* [rows], and of remainders */
     int *seq_of;                  /* [rows] */
     struct kern_attn_rows *calls; /* [seqs] */
     void **slices;                /* pages of all sequences, one sequence after the other */
@@ -57,6 +64,12 @@ static size_t max_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Rows that a product of n rows may write: the remainders of the last tile come behind them. */
+static size_t with_spare(int n)
+{
+    return (size_t)n + (size_t)(n < FINE_ROWS ? n : FINE_ROWS);
+}
+
 /* One region of the block; used counts on. */
 static void *region(char *base, size_t *used, size_t n, size_t size)
 {
@@ -68,6 +81,9 @@ static void *region(char *base, size_t *used, size_t n, size_t size)
 static size_t carve(struct forward *f, const struct hparams *h, char *base)
 {
     size_t rows = (size_t)f->limits.rows, used = 0;
+    /* Of the last layer, q, k and v are of all rows, and the rest only of those that want logits. */
+    size_t fine_all = with_spare(f->limits.rows), fine_wanted = with_spare(f->limits.logits),
+           rest = max_of(rows, fine_wanted);
     size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff;
     size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
            kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
@@ -75,24 +91,25 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
     f->freqs = region(base, &used, (size_t)h->rot / 2, sizeof(double));
     f->freqs_local = region(base, &used, (size_t)h->rot / 2, sizeof(double));
     f->x = region(base, &used, rows * embd, sizeof(float));
-    f->y = region(base, &used, rows * embd, sizeof(float));
-    f->q = region(base, &used, rows * wide, sizeof(float));
+    f->y = region(base, &used, rest * embd, sizeof(float));
+    f->q = region(base, &used, fine_all * wide, sizeof(float));
     f->att = region(base, &used, rows * wide, sizeof(float));
-    f->k_rows = region(base, &used, rows * kv, sizeof(float));
-    f->v_rows = region(base, &used, rows * kv, sizeof(float));
-    f->gate = region(base, &used, rows * ff, sizeof(float));
-    f->up = region(base, &used, rows * ff, sizeof(float));
+    f->k_rows = region(base, &used, fine_all * kv, sizeof(float));
+    f->v_rows = region(base, &used, fine_all * kv, sizeof(float));
+    f->gate = region(base, &used, rest * ff, sizeof(float));
+    f->up = region(base, &used, rest * ff, sizeof(float));
     f->turn = region(base, &used, rows * (size_t)h->rot, sizeof(float));
     f->turn_local = region(base, &used, rows * (size_t)h->rot, sizeof(float));
-    f->logits =
-        region(base, &used, (size_t)f->limits.logits * (size_t)h->n_vocab, sizeof(float));
+    f->logits = region(base, &used, fine_wanted * (size_t)h->n_vocab, sizeof(float));
     f->input = region(base, &used, kern_input_bytes(f->limits.rows, (int)widest), 1);
+    f->fine_rows = region(base, &used, 2 * FINE_ROWS * widest, sizeof(float));
+    f->fine_input = region(base, &used, kern_input_bytes(2 * FINE_ROWS, (int)widest), 1);
     f->scratch =
         region(base, &used,
                max_of(kern_matmul_scratch(f->max_threads),
                       kern_attn_scratch(f->max_threads, h->n_head, h->n_kv_head, h->head_dim)),
                1);
-    f->bad = region(base, &used, rows, 1);
+    f->bad = region(base, &used, fine_all, 1);
     f->seq_of = region(base, &used, rows, sizeof(int));
     f->calls = region(base, &used, rows, sizeof(*f->calls));
     f->slices = region(base, &used, rows * (size_t)pages_of(f->limits.context), sizeof(void *));
@@ -204,10 +221,38 @@ static struct kern_input prepared(struct forward *f, const float *x, int n)
     return in;
 }
 
+/* Product with 16-bit inputs: the 8 bits of x and what these leave of it, in 8 bits again, are two rows of one
+ * product, and the results are added. About half of what 8-bit inputs cost comes from the last layer and the
+ * head, for nothing after them averages it out: with 16 bits there the mean KL from exact logits falls from
+ * 0.0029 to 0.0015 for SmolLM2-135M (the greedy token agrees at 97.5 % of the positions, not 96.2 %), and
+ * decode of 8 sequences is slower by a tenth.
+ *
+ * Rows go in tiles: results of remainders lie behind those of their rows, where the next tile puts its own. */
+static void fine_product(struct forward *f, float *out, const struct kern_weights *w,
+                         const float *x)
+{
+    size_t ld = (size_t)w->n_out, k = (size_t)w->n_in;
+    for (int first = 0, n; first < f->rows;
+         first += n, x += (size_t)n * k, out += (size_t)n * ld) {
+        n = f->rows - first < FINE_ROWS ? f->rows - first : FINE_ROWS;
+        struct kern_input in = {
+            .rows = 2 * n, .k = w->n_in, .x = f->fine_rows, .mem = f->fine_input};
+        memcpy(f->fine_rows, x, (size_t)n * k * sizeof(float));
+        f->k->remainder(f->fine_rows + (size_t)n * k, x, n, w->n_in);
+        f->k->prepare(&in, f->bad + first); /* flags rows only: remainders are finite */
+        f->k->matmul(out, ld, w, &in, f->scratch);
+        f->k->add(out, out + (size_t)n * ld, ld, n, w->n_out);
+    }
+}
+
+/* Weights in floats take their inputs as floats in any case. */
 static void product(struct forward *f, float *out, const struct kern_weights *w,
                     const struct kern_input *in)
 {
-    f->k->matmul(out, (size_t)w->n_out, w, in, f->scratch);
+    if (f->fine && kern_types[w->type].block_values > 1)
+        fine_product(f, out, w, in->x);
+    else
+        f->k->matmul(out, (size_t)w->n_out, w, in, f->scratch);
 }
 
 static void norm(struct forward *f, float *out, const float *x, const float *w)
@@ -369,6 +414,7 @@ int forward_run(struct forward *f, struct forward_rows *seqs, int n_seqs, struct
                        omp_get_max_threads(), f->max_threads);
     begin_rows(f, seqs, n_seqs);
     for (int layer = 0; layer < f->h->n_layer; layer++) {
+        f->fine = layer == f->h->n_layer - 1;
         attention_block(f, seqs, n_seqs, layer);
         if (f->rows > 0)
             ffn_block(f, layer);

@@ -188,6 +188,7 @@ struct rows {
     const struct kernels *k;
     enum {
         PREPARE,
+        REMAINDER,
         RMS_NORM,
         ROPE,
         SILU,
@@ -204,9 +205,9 @@ struct rows {
     void *mem;
 };
 
-static const char *const row_ops[ROW_OPS] = {"prepare",  "rms_norm", "rope",    "silu_mul",
-                                             "gelu_mul", "add",      "scale",   "add_bias",
-                                             "softmax",  "argmax",   "kv_store"};
+static const char *const row_ops[ROW_OPS] = {"prepare",  "remainder", "rms_norm", "rope",
+                                             "silu_mul", "gelu_mul",  "add",      "scale",
+                                             "add_bias", "softmax",   "argmax",   "kv_store"};
 
 static void run_rows(void *arg)
 {
@@ -217,6 +218,9 @@ static void run_rows(void *arg)
     switch (r->op) {
     case PREPARE:
         r->k->prepare(&in, bad);
+        break;
+    case REMAINDER:
+        r->k->remainder(r->out, r->x, ROWS, N);
         break;
     case RMS_NORM:
         r->k->rms_norm(r->out, N, r->x, N, r->y, ROWS, N, 1e-5f);

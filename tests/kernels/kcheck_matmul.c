@@ -287,10 +287,76 @@ static void prepare_ref_is_right(void **state)
     share_report(&s, "rounding to int8");
 }
 
+static float *run_remainder(const struct kernels *k, int slot, const float *x, int rows, int n)
+{
+    float *out = guarded(slot, (size_t)rows * (size_t)n * sizeof *out, 4 * upto(16));
+    k->remainder(out, x, rows, n);
+    check_guards(slot, k->name);
+    return out;
+}
+
+static void remainder_fast_equals_ref(void **state)
+{
+    (void)state;
+    need_fast();
+    for (int round = 0; round < 4 * kcheck.rounds; round++) {
+        int n = upto(3) ? 32 * (1 + upto(60)) : odd_size(500), kind = upto(DATA_KINDS);
+        int rows = upto(8) ? 1 + upto(20) : 40000 / n + 2; /* so many are shared out */
+        float *x = edge_floats(0, (size_t)rows * (size_t)n, kind);
+        if (!upto(6))
+            x[upto(rows * n)] = upto(2) ? NAN : -INFINITY;
+        set_threads(1 + upto(5));
+        const float *want = run_remainder(&kcheck.ref, 0, x, rows, n),
+                    *got = run_remainder(&kcheck.fast, 1, x, rows, n);
+        check_same(want, got, (size_t)rows * (size_t)n * sizeof *x, "%d rows of %d, data %d",
+                   rows, n, kind);
+    }
+}
+
+/* d*q and what is left make x again: what fma rounds away is 2^-24 of the remainder, which d bounds. And the
+ * 8 bits of the remainder leave half a step of (d/2)/127, or what is below the cut. */
+static void remainder_ref_is_right(void **state)
+{
+    (void)state;
+    struct share whole = {0}, left = {0};
+    for (int round = 0; round < kcheck.rounds; round++) {
+        int rows = 1 + upto(9), n = 32 * (1 + upto(20)), poison = upto(3) ? -1 : upto(rows);
+        float *x = edge_floats(0, (size_t)rows * (size_t)n, upto(DATA_KINDS));
+        if (poison >= 0)
+            x[poison * n + upto(n)] = upto(2) ? NAN : INFINITY;
+        const float *out = run_remainder(&kcheck.ref, 1, x, rows, n);
+        struct input_block *blocks[2];
+        uint8_t bad[16] = {0};
+        for (int i = 0; i < 2; i++) {
+            blocks[i] = edge_aligned(1 + i, kern_input_bytes(rows, n));
+            struct kern_input in = {rows, n, i ? out : x, blocks[i]};
+            kcheck.ref.prepare(&in, bad);
+        }
+        for (int row = 0; row < rows; row++) {
+            for (int i = 0; i < n; i++) {
+                size_t at = (size_t)(row / ROW_GROUP) * (size_t)(n / 32) + (size_t)i / 32;
+                const struct input_block *a = blocks[0] + at, *b = blocks[1] + at;
+                int r = row % ROW_GROUP;
+                double d = a->d[r], want = row == poison ? 0 : x[row * n + i];
+                double high = d * a->q[i % 32 / 4][r][i % 4],
+                       low = (double)b->d[r] * b->q[i % 32 / 4][r][i % 4];
+                share_add(&whole, fabs(want - high - out[row * n + i]),
+                          fabs(want - high) * 0x1p-24 + 0x1p-149);
+                share_add(&left, fabs(want - high - low),
+                          d * 0.50002 * 0.50002 / 127 + 0x1p-90);
+            }
+        }
+    }
+    share_report(&whole, "8 bits and the remainder");
+    share_report(&left, "rounding to 16 bits");
+}
+
 int kcheck_matmul_tests(struct kcheck_test *list, int n)
 {
     n = kcheck_add(list, n, prepare_ref_is_right, 0, "prepare: ref is right");
     n = kcheck_add(list, n, prepare_fast_equals_ref, 0, "prepare: fast equals ref");
+    n = kcheck_add(list, n, remainder_ref_is_right, 0, "remainder: ref is right");
+    n = kcheck_add(list, n, remainder_fast_equals_ref, 0, "remainder: fast equals ref");
     for (int t = 0; t < KERN_TYPE_COUNT; t++) {
         const char *name = kern_types[t].name;
         n = kcheck_add(list, n, dequantize_is_right, t, "dequantize %s: right", name);

@@ -61,6 +61,16 @@ static void products_have_not_moved(void **state)
     free(scratch);
 }
 
+static void remainders_have_not_moved(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    float out[N];
+    kcheck.state = 12345;
+    kcheck.ref.remainder(out, edge_floats(0, N, 1), 1, N);
+    check_digest("remainder", digest(out, sizeof out), 0x33dc44cc0c33b8df);
+}
+
 static void rows_have_not_moved(void **state)
 {
     (void)state;
@@ -137,6 +147,7 @@ static void attention_has_not_moved(void **state)
 int kcheck_pinned_tests(struct kcheck_test *list, int n)
 {
     n = kcheck_add(list, n, products_have_not_moved, 0, "pinned: products");
+    n = kcheck_add(list, n, remainders_have_not_moved, 0, "pinned: remainders");
     n = kcheck_add(list, n, rows_have_not_moved, 0, "pinned: rows");
     n = kcheck_add(list, n, rotation_has_not_moved, 0, "pinned: rotation");
     n = kcheck_add(list, n, attention_has_not_moved, 0, "pinned: attention");

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { N_SEQS = 5, MAX_LEN = 200, MAX_ROWS = 160, MAX_LOGITS = 8 };
+enum { N_SEQS = 5, MAX_LEN = 200, MAX_ROWS = 160, MAX_LOGITS = 60 };
 
 static const char *const files[] = {
     "tests/vectors/tiny/llama.gguf", "tests/vectors/tiny/qwen2.gguf",
@@ -180,6 +180,35 @@ static void rows_do_not_depend_on_batch_threads_or_table(void **state)
     omp_set_num_threads(threads);
 }
 
+/* More rows that want logits than one tile of a product with inputs in 16 bits takes, and no multiple of it: the
+ * tokens of one sequence, each a sequence of its own over the same pages. */
+static void logits_of_many_rows_are_those_of_each_alone(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    for (size_t f = 0; f < ARRAY_LEN(files); f++) {
+        struct model *m = model_of(files[f], kern_cpu_flags());
+        struct texts t = texts_of(m);
+        one_by_one(m, &t);
+        struct page_pool *pool = pool_of(m, 8);
+        struct block_table *table = block_table_new(pool);
+        size_t n_vocab = (size_t)t.n_vocab;
+        float *out = malloc(MAX_LOGITS * n_vocab * sizeof(*out));
+        struct forward_rows rows[MAX_LOGITS];
+        assert_int_equal(block_table_reserve(table, MAX_LOGITS, &e), 0);
+        for (int i = 0; i < MAX_LOGITS; i++)
+            rows[i] = (struct forward_rows){
+                t.ids[0], i, 1, table, true, out + (size_t)i * n_vocab, false};
+        pass(m, rows, MAX_LOGITS);
+        assert_memory_equal(out, logits_at(&t, 0, 0), MAX_LOGITS * n_vocab * sizeof(*out));
+        block_table_free(table);
+        page_pool_free(pool);
+        model_free(m);
+        free(out);
+        free(t.logits);
+    }
+}
+
 static void pages_of_a_shared_prefix_give_the_same_bytes(void **state)
 {
     (void)state;
@@ -316,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_do_not_depend_on_batch_threads_or_table),
+        cmocka_unit_test(logits_of_many_rows_are_those_of_each_alone),
         cmocka_unit_test(pages_of_a_shared_prefix_give_the_same_bytes),
         cmocka_unit_test(a_value_that_is_not_finite_fails_its_own_sequence_only),
         cmocka_unit_test(a_position_past_the_context_is_refused),

@@ -2,7 +2,7 @@
  *
  *   float inputs   products take their inputs as floats, so that all that is left is order of summation and
  *                  KV in half precision: this shows that the forward pass is right
- *   as shipped     inputs of products in 8 bits: this shows what that costs
+ *   as shipped     inputs of products in 8 bits, or 16 near the end: this shows what that costs
  *
  *     logits [--quick] [--only NAME]
  *
