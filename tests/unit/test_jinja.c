@@ -63,7 +63,7 @@ static void refuse(const char *text, size_t len, enum err_code code, const char 
         fail_msg("%.60s: wanted %s with \"%s\", got %d: %s", text, err_code_name(code), what,
                  rc, e.msg);
     assert_true(strlen(e.msg) > 0 && e.reach == REACH_JOB);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#if defined(SANITIZED) || !defined(__OPTIMIZE__)
     took /= 10;
 #endif
     if (took > 100000)
