@@ -22,6 +22,7 @@ struct unpack {
     enum layer layer;
     struct unpack_limits limits;
     int64_t at;    /* position of the seekable source */
+    int64_t taken; /* bytes that were read in order */
     struct err in; /* what reading the outer stream failed with */
     /* of the current entry */
     int64_t packed_from; /* packed bytes used when it began */
@@ -47,6 +48,7 @@ static la_ssize_t read_in_order(struct archive *a, void *data, const void **p)
     size_t n;
     if (stream_next(u->outer, p, &n, &u->in) != 0)
         return fail_read(u);
+    u->taken += (int64_t)n;
     return (la_ssize_t)n;
 }
 
@@ -185,6 +187,13 @@ void unpack_close(struct unpack *u)
 
 /* ---- entries ---- */
 
+/* Packed bytes used so far. libarchive counts an lz4 block, of up to 4 MiB, only after all of it
+ * was delivered; what was read for it is counted instead. */
+static int64_t packed(const struct unpack *u)
+{
+    return u->layer == LAYER_LZ4 ? u->taken : archive_filter_bytes(u->a, -1);
+}
+
 int unpack_next(struct unpack *u, struct entry *out, struct err *e)
 {
     int rc = archive_read_next_header(u->a, &u->entry);
@@ -199,7 +208,8 @@ int unpack_next(struct unpack *u, struct entry *out, struct err *e)
         report(u, "damaged entry", e);
         return 2;
     }
-    u->packed_from = archive_filter_bytes(u->a, -1);
+    /* One compression has no header before its data: what was read to get here is data. */
+    u->packed_from = u->layer < LAYER_ZIP ? 0 : packed(u);
     u->delivered = u->hole = 0;
     u->held_len = 0;
     err_clear(&u->held_err);
@@ -216,8 +226,7 @@ int unpack_next(struct unpack *u, struct entry *out, struct err *e)
 static int count(struct unpack *u, size_t n, struct err *e)
 {
     u->delivered += (int64_t)n;
-    int64_t used = archive_filter_bytes(u->a, -1) - u->packed_from +
-                   (u->layer == LAYER_7Z ? RATIO_SLACK : 0);
+    int64_t used = packed(u) - u->packed_from + (u->layer == LAYER_7Z ? RATIO_SLACK : 0);
     int ratio = u->limits.max_ratio;
     if (u->delivered > RATIO_FROM && u->delivered / ratio > used)
         return err_set(e, REACH_DOC, ERR_LIMIT, "expands more than %d to 1 (ingest.max_ratio)",

@@ -86,6 +86,55 @@ static void a_bomb_is_stopped_by_its_ratio(void **state)
     maker_free(&m);
 }
 
+/* Text of n bytes that no compression makes much smaller. */
+static char *various_words(size_t n)
+{
+    char *text = malloc(n);
+    unsigned x = 1;
+    for (size_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        text[i] = i % 7 == 6 ? ' ' : (char)('a' + (x >> 16) % 26);
+    }
+    return text;
+}
+
+static void compress_text(struct maker *m, int filter, const void *text, size_t n)
+{
+    maker_open(m, "raw", filter, NULL);
+    maker_add(m, "text", AE_IFREG, text, n);
+    maker_close(m);
+}
+
+/* An lz4 block may hold 4 MiB: all of it is read before any of it is delivered. */
+static void the_ratio_of_lz4_counts_its_first_block(void **state)
+{
+    (void)state;
+    enum { N = 3 << 19, BOMB = 5 << 20 };
+    char *text = various_words(N);
+    struct maker m;
+    compress_text(&m, ARCHIVE_FILTER_LZ4, text, N);
+    struct try *t = try_new();
+    struct doc *d = try_bytes(t, "x.txt.lz4", m.bytes, m.n);
+    assert_non_null(d);
+    if (d->status != DOC_OK)
+        fail_msg("%s", d->fail.msg);
+    assert_int_equal(d->bytes, N);
+    try_free(t);
+    maker_free(&m);
+    free(text);
+    text = malloc(BOMB);
+    memset(text, 'a', BOMB);
+    compress_text(&m, ARCHIVE_FILTER_LZ4, text, BOMB);
+    t = try_new();
+    d = try_bytes(t, "x.txt.lz4", m.bytes, m.n);
+    assert_non_null(d);
+    assert_int_equal(d->fail.code, ERR_LIMIT);
+    assert_non_null(strstr(d->fail.msg, "ingest.max_ratio"));
+    try_free(t);
+    maker_free(&m);
+    free(text);
+}
+
 static void a_container_stops_at_its_bytes(void **state)
 {
     (void)state;
@@ -175,6 +224,7 @@ int main(void)
         cmocka_unit_test(nesting_stops_at_its_limit),
         cmocka_unit_test(entries_stop_at_their_limit),
         cmocka_unit_test(a_bomb_is_stopped_by_its_ratio),
+        cmocka_unit_test(the_ratio_of_lz4_counts_its_first_block),
         cmocka_unit_test(a_container_stops_at_its_bytes),
         cmocka_unit_test(compression_of_compression_ends),
         cmocka_unit_test(garbage_that_begins_like_an_archive_is_named),
