@@ -36,14 +36,15 @@ static void set_log_level(const struct cmd_line *l)
             log_set_level((enum log_level)i);
 }
 
-/* The OpenMP runtime reads its environment before main(), and by default its idle threads spin:
- * beside any other busy process that costs most of the speed, for a gain that is hardly measurable
- * on an idle machine. So start once more with the setting, unless the user has made one. */
+/* The OpenMP runtime reads its environment before main(), and by default its idle threads spin for
+ * milliseconds: one busy neighbour then costs nearly all of the speed (SmolLM2, 2 cores, decode alone:
+ * 150 tokens/s, 4 with a neighbour). With a short spin it is 120 and 50; asleep at once it is 50 and
+ * less. So start once more with the setting, unless the user has made one. */
 static void let_idle_threads_sleep(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME"))
         return;
-    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0)
         execv("/proc/self/exe", argv); /* where that is not possible, run as it is */
 }
 
