@@ -52,6 +52,7 @@ struct flow {
     atomic_int running;      /* workers that have not ended */
     atomic_bool draining;    /* flow_drain() was called */
     atomic_bool cancelled;   /* flow_stop(), or a stage failed */
+    atomic_bool last_ended;  /* the worker of the last row */
     atomic_bool source_done; /* the source ended by itself, before a drain */
     atomic_llong loop_out;   /* REDUCE requests that have left tokenize and not come back */
     atomic_llong begun;      /* highest ordinal that the compute thread has begun, -1 */
@@ -341,6 +342,8 @@ static void *work(void *arg)
         rc = serve(w, &at, &e);
     if (rc < 0)
         stage_failed(at, rc, &e);
+    if (w->last == f->n_nodes - 1)
+        atomic_store(&f->last_ended, true);
     if (atomic_fetch_sub(&f->running, 1) == 1) {
         uint64_t one = 1;
         ssize_t put = write(f->done_fd, &one, sizeof(one));
@@ -476,6 +479,11 @@ void flow_drain(struct flow *f)
 void flow_stop(struct flow *f)
 {
     stop_queues(f);
+}
+
+bool flow_last_ended(const struct flow *f)
+{
+    return atomic_load(&f->last_ended);
 }
 
 int flow_join(struct flow *f, bool *complete, struct err *e)

@@ -49,6 +49,9 @@ void flow_drain(struct flow *f);
 /* Stop now. */
 void flow_stop(struct flow *f);
 
+/* The thread of the last row has ended: what that row wrote is the caller's, though others may still run. */
+bool flow_last_ended(const struct flow *f);
+
 /* Wait for the threads, close the stages, free everything. *complete: all documents of the source went
  * through. Returns 0, -ERR_CANCELLED after flow_stop() (*e untouched), or the first stage's error. */
 int flow_join(struct flow *f, bool *complete, struct err *e) MUST_CHECK;

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum {
-    SAME_SIGNAL_US = 1000000,  /* schedulers send several at once */
-    GIVE_UP_US = 10 * 1000000, /* after a stop: how long a thread may take to notice */
+    SAME_SIGNAL_US = 1000000, /* schedulers send several at once */
+    GIVE_UP_MS = 10000,       /* after a stop: how long a stage may take to notice */
     RESOLVED_MAX = 16 << 20,
 };
 
@@ -40,9 +40,11 @@ struct run {
     atomic_bool cancel;
     int lock_fd, signal_fd;
     int64_t signal_us, drain_until_us, stopped_us; /* 0: not yet */
+    int64_t give_up_us;
     time_t started;
     int64_t started_us;
     bool complete; /* every document of the source has its record */
+    bool stuck;    /* a stage does not stop: what its thread may change is not read */
 };
 
 /* ---- signals and waiting ---- */
@@ -74,19 +76,17 @@ static void on_signal(struct run *run, int sig)
     }
 }
 
-/* A thread that is deep in a long call cannot be freed under it. What is in the files is whole lines. */
-static void give_up(const struct run *run)
+static bool gives_up(const struct run *run)
 {
-    log_error("run", "a stage did not stop within %d s; ending the process",
-              GIVE_UP_US / 1000000);
-    _exit(128 + run->result->signal);
+    return run->stopped_us && clock_us() - run->stopped_us > run->give_up_us;
 }
 
+/* Until the threads have ended, or one is given up. */
 static void watch(struct run *run)
 {
     struct pollfd fds[2] = {{.fd = flow_done_fd(run->flow), .events = POLLIN},
                             {.fd = run->signal_fd, .events = POLLIN}};
-    while (!(fds[0].revents & POLLIN)) {
+    while (!(fds[0].revents & POLLIN) && !gives_up(run)) {
         int sig;
         int wait = progress_interval_ms(&run->progress);
         poll(fds, 2, run->signal_us ? 50 : wait);
@@ -97,10 +97,9 @@ static void watch(struct run *run)
             log_warn("run", "not finished after limits.drain: stopping");
             stop(run);
         }
-        if (run->stopped_us && now - run->stopped_us > GIVE_UP_US && !(fds[0].revents & POLLIN))
-            give_up(run);
         progress_tick(&run->progress);
     }
+    run->stuck = !(fds[0].revents & POLLIN);
 }
 
 /* ---- before ---- */
@@ -216,7 +215,12 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         report.peak_rss = (uint64_t)usage.ru_maxrss * 1024;
-    page_pool_stats(run->setup.pages, &report.pages);
+    if (run->stuck)
+        report.pages =
+            (struct page_stats){.total = run->setup.plan.n_pages,
+                                .peak_used = (int)atomic_load(&run->stats.kv_pages_peak)};
+    else
+        page_pool_stats(run->setup.pages, &report.pages);
     char *text = report_json(&report, e);
     if (!text)
         return -(int)e->code;
@@ -268,6 +272,23 @@ static void log_end(const struct run *run)
         log_warn("run", "no document was found: look at ingest.from, include and exclude");
 }
 
+/* A thread that is deep in a long call cannot be freed under it: the process ends with it. What is finished is
+ * published first, unless it is the writing itself that hangs. */
+static void give_up(struct run *run)
+{
+    struct err none = {0}, e = {0};
+    log_error("run", "a stage did not stop within %.1f s; ending the process",
+              (double)run->give_up_us / 1e6);
+    if (flow_last_ended(run->flow)) {
+        count_results(run);
+        judge(run, 0, &none);
+        if (publish(run, &none, &e) < 0)
+            log_error("run", "%s", e.msg);
+        log_end(run);
+    }
+    _exit(128 + run->result->signal);
+}
+
 /* ---- the run ---- */
 
 static int run_stages(struct run *run, enum progress_mode progress, struct err *e)
@@ -285,6 +306,8 @@ static int run_stages(struct run *run, enum progress_mode progress, struct err *
     progress_start(&run->progress, &run->stats, progress);
     watch(run);
     progress_end(&run->progress);
+    if (run->stuck)
+        give_up(run);
     rc = flow_join(run->flow, &run->complete, e);
     /* Stopped by a signal: no error, only not complete. */
     return rc == -ERR_CANCELLED && run->signal_us ? 0 : rc;
@@ -339,6 +362,8 @@ int run_job(const struct job *job, const struct run_options *o, struct run_resul
     struct run run = {.job = job,
                       .result = r,
                       .signal_fd = -1,
+                      .give_up_us =
+                          INT64_C(1000) * (o->give_up_ms ? o->give_up_ms : GIVE_UP_MS),
                       .started = time(NULL),
                       .started_us = clock_us()};
     *r = (struct run_result){0};

@@ -6,6 +6,8 @@
  * Rules:  1. A document that fails is a record; only an error with reach JOB ends the run early.
  *         2. However it ends, threads are joined, memory is freed, and the output folder holds either
  *            the finished new results or the whole old ones.
+ *         3. The one exception: a stage that does not stop when it is told to cannot be freed under its
+ *            thread. Then the finished records are published as after any signal, and the process ends.
  * Read:   docs/architecture.md.
  */
 #ifndef QUIRE_PIPELINE_RUN_H
@@ -17,6 +19,7 @@
 struct run_options {
     bool signals; /* handle SIGINT, SIGTERM, SIGHUP for the time of the run */
     enum progress_mode progress;
+    int give_up_ms; /* after a stop: how long a stage may take to notice; 0: 10 s */
 };
 
 enum run_end {

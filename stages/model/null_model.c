@@ -3,10 +3,12 @@
 #include "stages/base/le.h"
 
 #include <string.h>
+#include <time.h>
 
-enum { TOKEN_EOS = 257, TOKEN_TURN = 258, N_VOCAB = 259, DIGITS = 16 };
+enum { TOKEN_EOS = 257, TOKEN_TURN = 258, N_VOCAB = 259, DIGITS = 16, SLOW_SECONDS = 20 };
 
-static const char fail_mark[] = "@fail@", loop_mark[] = "@loop@", long_mark[] = "@long@";
+static const char fail_mark[] = "@fail@", loop_mark[] = "@loop@", long_mark[] = "@long@",
+                  slow_mark[] = "@slow@";
 static const char sentence[] = "This sentence is said again. ";
 
 void null_model_hparams(struct hparams *h)
@@ -91,6 +93,8 @@ bool null_model_logits(const int32_t *tokens, int n, float *logits)
     int prompt = prompt_length(tokens, n, &hash), k = n - prompt, next;
     if (holds(tokens, prompt, fail_mark))
         return false;
+    if (holds(tokens, prompt, slow_mark))
+        nanosleep(&(struct timespec){.tv_sec = SLOW_SECONDS}, NULL);
     if (holds(tokens, prompt, loop_mark))
         next = sentence[n % (int)(sizeof(sentence) - 1)];
     else if (holds(tokens, prompt, long_mark))

@@ -4,7 +4,7 @@
  *         prompt (the tokens up to the last <turn>), then <eos>. Drives tests of the whole pipeline in
  *         milliseconds, and lets a user try a job file without a model. Prompts that hold the text
  *         "@fail@" make the pass fail for that sequence, "@loop@" repeats one sentence without end,
- *         "@long@" never ends. A prompt without <turn> ends where what follows begins to spell its hash.
+ *         "@long@" never ends, "@slow@" takes 20 s for each token. A prompt without <turn> ends where what follows begins to spell its hash.
  * Pages:  64 token ids in one slice. Each pass checks that the pages of the sequence hold the tokens
  *         before its rows, so that a page shared or kept by mistake fails a test that has no model.
  */

@@ -417,6 +417,53 @@ static void a_signal_leaves_valid_results_that_say_so(void **state)
     free(report);
 }
 
+/* A run in a process of its own that gives up early. */
+static pid_t start_impatient(const char *job_name, const char *const *settings, size_t n)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    struct err e = {0};
+    struct job job;
+    struct run_result r;
+    struct run_options o = {.signals = true, .give_up_ms = 300};
+    if (job_load_with(&job, path_of(job_name), settings, n, &e) || run_job(&job, &o, &r, &e))
+        _exit(99);
+    _exit(98); /* it came back: the stage was not stuck */
+}
+
+static void a_stage_that_does_not_stop_costs_no_finished_record(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"decode.batch=1", "limits.drain=0.2s"};
+    char command[200];
+    put_documents("stuck", 8);
+    put("stuck/0008.txt", "This one takes long: @slow@\n");
+    put_job("k.yaml", "stuck", "out/k", "  formats: [jsonl, markdown]\n");
+    pid_t pid = start_impatient("k.yaml", settings, ARRAY_LEN(settings));
+    wait_for_records("out/k/results.jsonl.partial");
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL); /* until it hangs */
+    kill(pid, SIGTERM);
+    assert_int_equal(wait_for(pid), 128 + SIGTERM);
+    char *text = get("out/k/results.jsonl"), *report = get("out/k/run.json");
+    assert_non_null(text);
+    assert_non_null(report);
+    int n = count_lines(text);
+    assert_in_range(n, 3, 8);
+    json_t *o = json_loads(report, 0, NULL);
+    assert_string_equal(string_at(o, "ended"), "interrupted");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "documents"), "ok")),
+                     n);
+    json_decref(o);
+    assert_false(there("out/k/MANIFEST.sha256"));
+    assert_false(there("out/k/results.jsonl.partial"));
+    snprintf(command, sizeof(command), "cd %s/out/k && sha256sum --quiet -c INCOMPLETE.sha256",
+             root);
+    assert_int_equal(system(command), 0);
+    free(text);
+    free(report);
+}
+
 static void a_second_run_at_the_same_time_exits_with_75(void **state)
 {
     (void)state;
@@ -465,6 +512,7 @@ int main(void)
         cmocka_unit_test(no_document_is_a_finished_run),
         cmocka_unit_test(a_source_that_is_not_there_is_refused_and_nothing_is_left),
         cmocka_unit_test(a_signal_leaves_valid_results_that_say_so),
+        cmocka_unit_test(a_stage_that_does_not_stop_costs_no_finished_record),
         cmocka_unit_test(a_second_run_at_the_same_time_exits_with_75),
         cmocka_unit_test(a_full_disk_stops_the_run_and_keeps_the_old_results),
     };
