@@ -153,8 +153,61 @@ static int open_auto(struct chat *c, const char *text, size_t len, struct err *e
     return 0;
 }
 
+/* A long user text that shows a template which drops, cuts, escapes or folds what it is given. */
+static int probe_text(struct marked *out, struct err *e)
+{
+    enum { LINES = 1500 };
+    int rc = 0;
+    for (int i = 0; i <= LINES && rc == 0; i++) {
+        char line[96];
+        int n = snprintf(line, sizeof(line),
+                         "%d. Tea & <b>Milk</b>,  \"caf\xc3\xa9\", it's {{ 1 }}%s", i,
+                         i < LINES ? "\n" : "");
+        rc = marked_add(out, line, (size_t)n, MARK_TURN, e);
+    }
+    return rc;
+}
+
+/* True when the bytes of the user turn are that text: once, in one piece. */
+static bool prints_whole(struct mtext out, struct mtext user)
+{
+    size_t from = 0, to = out.len;
+    while (from < to && out.marks[from] != MARK_TURN)
+        from++;
+    while (to > from && out.marks[to - 1] != MARK_TURN)
+        to--;
+    return to - from == user.len && memcmp(out.s + from, user.s, user.len) == 0 &&
+           memcmp(out.marks + from, user.marks, user.len) == 0;
+}
+
+/* A user turn alone, then with a system text. Whole: also with a system text the turn must be whole. */
+static int try_file(struct chat *c, struct mtext user, bool with_system, bool *whole,
+                    struct err *e)
+{
+    const struct chat_message msgs[] = {{CHAT_SYSTEM, mtext_of("Be brief.")},
+                                        {CHAT_USER, user}};
+    int rc = 0;
+    *whole = true;
+    for (int i = 1; rc == 0 && i >= 0; i--) {
+        struct marked out;
+        marked_init(&out, RENDER_MAX);
+        struct jinja_input in = {msgs + i, 2 - i, c->bos, c->eos,
+                                 c->has_date ? &c->date : NULL};
+        rc = jinja_render(c->jinja, &in, &out, e);
+        if (rc == 0 && (i == 1 || with_system))
+            *whole = *whole && prints_whole(marked_view(&out), user);
+        marked_release(&out);
+        if (rc == -ERR_FORMAT && i == 0) {
+            c->quirks.no_system = true;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
 /* A template file of the job: the interpreter renders every prompt. */
-static int open_file(struct chat *c, const char *path, struct buf *text, struct err *e)
+static int open_file(struct chat *c, const char *path, bool with_system, struct buf *text,
+                     struct err *e)
 {
     struct err inner = {0};
     int rc = file_read(path, text, &inner);
@@ -166,22 +219,23 @@ static int open_file(struct chat *c, const char *path, struct buf *text, struct 
     }
     rc = jinja_open(&c->jinja, text->data ? text->data : "", text->len, &inner);
     c->family = "file";
-    const struct chat_message msgs[] = {{CHAT_SYSTEM, mtext_of("Be brief.")},
-                                        {CHAT_USER, mtext_of("Why?")}};
-    for (int i = 1; rc == 0 && i >= 0; i--) { /* a user turn alone, then with a system text */
-        struct marked out;
-        marked_init(&out, RENDER_MAX);
-        struct jinja_input in = {msgs + i, 2 - i, c->bos, c->eos,
-                                 c->has_date ? &c->date : NULL};
-        rc = jinja_render(c->jinja, &in, &out, &inner);
-        marked_release(&out);
-        if (rc == -ERR_FORMAT && i == 0) {
-            c->quirks.no_system = true;
-            rc = 0;
-        }
-    }
+    bool whole = true;
+    struct marked user;
+    marked_init(&user, RENDER_MAX);
+    if (rc == 0)
+        rc = probe_text(&user, &inner);
+    if (rc == 0)
+        rc = try_file(c, marked_view(&user), with_system, &whole, &inner);
+    marked_release(&user);
     add_note(c, "chat template: the file %s", path);
-    return rc < 0 ? template_error(e, path, &inner) : 0;
+    if (rc < 0)
+        return template_error(e, path, &inner);
+    if (whole)
+        return 0;
+    char what[256];
+    snprintf(what, sizeof(what),
+             "the template does not print the user's text whole, once and unchanged: %s", path);
+    return config_error(e, what);
 }
 
 static void note_system(struct chat *c)
@@ -210,9 +264,10 @@ static void find_thinking(struct chat *c, const char *text, size_t len)
 }
 
 /* What prompt.template asks for; text gets the template that is used, for the digest. */
-static int open_template(struct chat *c, const char *want, const char *base,
+static int open_template(struct chat *c, const struct prompt_config *p, const char *base,
                          struct gguf_string own, struct buf *text, struct err *e)
 {
+    const char *want = p->template ? p->template : "auto";
     if (strcmp(want, "none") == 0) {
         use_format(c, &none_format);
         add_note(c, "chat template: none; texts are joined with blank lines");
@@ -228,7 +283,7 @@ static int open_template(struct chat *c, const char *want, const char *base,
         return 0;
     }
     char *path = file_join(base, want);
-    int rc = open_file(c, path, text, e);
+    int rc = open_file(c, path, p->system != NULL, text, e);
     free(path);
     return rc;
 }
@@ -248,7 +303,7 @@ int chat_open(struct chat **out, const struct vocab *v, const struct gguf *g,
     c->has_date = p->date != NULL;
     rc = p->date ? chat_date_parse(&c->date, p->date, e) : 0;
     if (rc == 0)
-        rc = open_template(c, p->template ? p->template : "auto", base, own, &text, e);
+        rc = open_template(c, p, base, own, &text, e);
     if (rc == 0) {
         note_system(c);
         find_thinking(c, own.s, own.len);

@@ -358,6 +358,53 @@ static void a_template_without_system_role_puts_it_before_the_user_turn(void **s
     close_vocabulary(&x);
 }
 
+static void a_template_file_prints_the_users_text_whole_or_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *template;
+        bool alone, with_system; /* accepted */
+    } cases[] = {
+        {"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", true, true},
+        {"{% for m in messages %}{{ m.content | trim }}{% endfor %}", true, true},
+        {"{{ messages[-1]['content'] + eos_token }}", true, true},
+        {"x", false, false},
+        {"", false, false},
+        {"{% for m in messages %}{{ m.text }}{% endfor %}", false, false},
+        {"{% for m in messages %}{{ m.content[:20] }}{% endfor %}", false, false},
+        {"{% for m in messages %}{{ m.content[1:] }}{% endfor %}", false, false},
+        {"{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}", false, false},
+        {"{% for m in messages %}{{ m.content | lower }}{% endfor %}", false, false},
+        {"{% for m in messages %}{{ m.content | replace('\n', ' ') }}{% endfor %}", false,
+         false},
+        {"{{ messages[0].content }}", true, false}, /* the system text takes the place */
+    };
+    struct vocabulary x;
+    open_vocabulary(&x, false, false, false, NULL, chatml_specials);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        const char *text = cases[i / 2].template;
+        char path[] = "/tmp/quire-test-chat-XXXXXX", system[] = "S";
+        struct prompt_config p = {.template = path, .system = i % 2 ? system : NULL};
+        struct chat *c = NULL;
+        struct err e = {0};
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        assert_int_equal(file_write_all(fd, text, strlen(text), path, &e), 0);
+        close(fd);
+        int rc = chat_open(&c, x.v, &x.g, &p, "tests", &e);
+        unlink(path);
+        chat_free(c);
+        bool accepted = i % 2 ? cases[i / 2].with_system : cases[i / 2].alone;
+        if (rc != (accepted ? 0 : -ERR_CONFIG))
+            fail_msg("%s: %d %s", text, rc, e.msg);
+        if (!accepted) {
+            assert_non_null(strstr(e.msg, "does not print the user's text whole"));
+            assert_non_null(strstr(e.msg, "template: chatml"));
+        }
+    }
+    close_vocabulary(&x);
+}
+
 static void thinking_marks_come_from_the_vocabulary_or_the_template(void **state)
 {
     (void)state;
@@ -531,6 +578,7 @@ int main(void)
         cmocka_unit_test(an_unproven_template_is_refused_with_the_families),
         cmocka_unit_test(a_template_that_prints_the_date_needs_one),
         cmocka_unit_test(a_template_without_system_role_puts_it_before_the_user_turn),
+        cmocka_unit_test(a_template_file_prints_the_users_text_whole_or_is_refused),
         cmocka_unit_test(thinking_marks_come_from_the_vocabulary_or_the_template),
         cmocka_unit_test(digests_tell_templates_and_dates_apart),
         cmocka_unit_test(the_null_model_gets_bos_texts_turn),
