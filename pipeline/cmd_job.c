@@ -68,6 +68,8 @@ static int print_head(const struct job *j, const struct setup *s, const struct s
         rc = buf_addf(out, e, "         %s\n", *note);
     if (!rc)
         rc = buf_addf(out, e, "kernels  %s\nresults  %s\n", s->kernels.name, j->write.to);
+    if (!rc && j->model.kind == MODEL_NULL && j->model.file)
+        rc = buf_adds(out, "note     model.kind is null: model.file is not opened\n", e);
     if (!rc && reads_its_results(j))
         rc = buf_adds(out,
                       "note     write.to lies inside ingest.from: the next run would read "

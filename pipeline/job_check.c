@@ -53,9 +53,6 @@ static int check_model(const struct job *j, const struct job_source *src, struct
         return job_fail(
             src, at(src, "model", "file"), e,
             "model.file is missing: the GGUF file of the model (or \"kind: null\" for none)");
-    if (j->model.kind == MODEL_NULL && j->model.file)
-        return job_fail(src, at(src, "model", "file"), e,
-                        "model.file has no use when model.kind is null");
     if (j->model.context && j->decode.max_tokens >= j->model.context)
         return job_fail(
             src, at(src, "decode", "max_tokens"), e,

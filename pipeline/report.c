@@ -36,7 +36,7 @@ static json_t *model(const struct report *r)
     json_t *o = json_object();
     set(o, "name", result_text(r->setup->facts.model_name));
     set(o, "digest", json_string(r->setup->facts.model_digest));
-    set(o, "file", result_text(r->job->model.file));
+    set(o, "file", result_text(r->job->model.kind == MODEL_NULL ? NULL : r->job->model.file));
     set(o, "arch", json_string(arch_name(model_hparams(r->setup->model)->arch)));
     set(o, "vocab", json_string(vocab_kind(model_vocab(r->setup->model))));
     set(o, "template", result_text(chat_family(r->setup->chat)));

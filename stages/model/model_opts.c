@@ -10,9 +10,9 @@ const struct opt model_opts[] = {
     {"kind", OPT_ENUM, M(kind), "gguf", 0, 0, kinds, 0,
      "gguf: a language model from a file. null: no model; every answer is a hash of its "
      "prompt, to try "
-     "a job file and the flow of an archive in seconds."},
+     "a job file and the flow of an archive in seconds: `--set model.kind=null`."},
     {"file", OPT_PATH, M(file), NULL, 0, 0, NULL, OPT_ENV,
-     "The GGUF file. Required unless kind is null."},
+     "The GGUF file. Required unless kind is null, which does not open it."},
     {"context", OPT_TOKENS, M(context), "0", 0, 1 << 24, NULL, 0,
      "Longest prompt and answer together. 0: 8192, or less when the model was trained for "
      "less."},

@@ -47,6 +47,8 @@ CASES = [
     ('inspect nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
     ('inspect README.md', 3, None, 'README.md: '),
     ('tokenize README.md', 3, None, 'README.md: '),
+    (f'check {JOB} --set model.kind=null --set model.file=no/such.gguf', 0,
+     'note     model.kind is null: model.file is not opened', None),
     (f'run {JOB} --set decode.max_tokens=0', 2, None, '--set: decode.max_tokens: 0 is too small'),
     (f'run {JOB} --progress never', 2, None, 'one of auto, bar, lines, none'),
 ]
