@@ -1,11 +1,15 @@
 #include "stages/write/markdown.h"
 
+#include "stages/base/utf8.h"
 #include "stages/task.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What Markdown could take for markup, HTML included, within a line. */
+static const char markdown_special[] = "\\`*_~[]()<>&#!|$";
 
 static bool plain(char c)
 {
@@ -47,15 +51,47 @@ void markdown_name(const struct doc *d, char *out, size_t cap)
     snprintf(out, cap, "summaries/%06" PRId64 "-%s%s%s.md", d->ordinal, slug, n ? "-" : "", id);
 }
 
+/* Controls, line separators, and marks that turn the direction of the text around them. */
+static bool disturbs(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x2028 && cp <= 0x202e) ||
+           (cp >= 0x2066 && cp <= 0x2069);
+}
+
+/* Appends a text as one line of UTF-8 without such characters; special: bytes that get a backslash. */
+static int add_line(struct buf *out, const char *s, const char *special, struct err *e)
+{
+    int rc = 0;
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n && !rc;) {
+        uint32_t cp;
+        int used = utf8_decode(s + i, n - i, &cp);
+        char bytes[4];
+        i += (size_t)abs(used);
+        if (disturbs(cp))
+            cp = ' ';
+        if (cp < 0x80 && strchr(special, (int)cp))
+            rc = buf_addc(out, '\\', e);
+        if (!rc)
+            rc = buf_add(out, bytes, (size_t)utf8_encode(cp, bytes), e);
+    }
+    return rc;
+}
+
 /* A line of front matter. A JSON string is also a YAML string. */
 static int front(struct buf *out, const char *key, const char *value, struct err *e)
 {
-    json_t *j = result_text(value);
-    char *text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+    struct buf line;
+    buf_init(&line, SIZE_MAX);
+    int rc = value ? add_line(&line, value, "", e) : 0;
+    json_t *j = value ? json_stringn(line.data ? line.data : "", line.len) : json_null();
+    char *text = j && !rc ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
     json_decref(j);
-    if (!text)
-        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a summary");
-    int rc = buf_addf(out, e, "%s: %s\n", key, text);
+    buf_release(&line);
+    if (!rc && !text)
+        rc = err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a summary");
+    if (!rc)
+        rc = buf_addf(out, e, "%s: %s\n", key, text);
     free(text);
     return rc;
 }
@@ -78,12 +114,10 @@ static int head(const struct result *r, const struct stage_env *env, struct buf 
         rc = front(out, "model", env->facts->model_name, e);
     if (!rc)
         rc = buf_adds(out, "---\n\n# ", e);
-    if (!rc) {
-        json_t *text = result_text(label(d));
-        const char *s = text ? json_string_value(text) : "";
-        rc = buf_addf(out, e, "%.*s\n\n", (int)strcspn(s, "\r\n"), s);
-        json_decref(text);
-    }
+    if (!rc)
+        rc = add_line(out, label(d), markdown_special, e);
+    if (!rc)
+        rc = buf_adds(out, "\n\n", e);
     free(source);
     return rc;
 }

@@ -413,6 +413,32 @@ static void names_of_summaries_are_never_paths(void **state)
     }
 }
 
+static void a_title_is_one_line_of_text_in_a_page(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_new(true);
+    struct doc *d = document(0);
+    d->title = mem_strdup("<b>A</b> & [x](y) *_`#!| \\ B\n# C\xe2\x80\xae"
+                          "D\xe2\x81\xa6"
+                          "E\xe2\x80\xa8"
+                          "F\x1b\xc2\x85\xff \xc3\xa9");
+    char name[128];
+    markdown_name(d, name, sizeof(name));
+    push(f, answer(d, "It agreed."));
+    finish(f, true);
+    char *text = contents(f, name);
+    const char *want[] = {
+        "\n# \\<b\\>A\\</b\\> \\& \\[x\\]\\(y\\) \\*\\_\\`\\#\\!\\| \\\\ B \\# C D E F  "
+        "\xef\xbf\xbd \xc3\xa9\n\nIt agreed.\n",
+        "\ntitle: \"<b>A</b> & [x](y) *_`#!| \\\\ B # C D E F  \xef\xbf\xbd \xc3\xa9\"\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(want); i++)
+        if (!strstr(text, want[i]))
+            fail_msg("wanted %s in %s", want[i], text);
+    free(text);
+    fixture_free(f);
+}
+
 static void a_manifest_lists_only_files_of_this_program(void **state)
 {
     (void)state;
@@ -557,6 +583,7 @@ int main(void)
         cmocka_unit_test(an_unread_document_has_a_record_with_nulls),
         cmocka_unit_test(a_run_that_ends_early_keeps_what_is_settled_in_order),
         cmocka_unit_test(names_of_summaries_are_never_paths),
+        cmocka_unit_test(a_title_is_one_line_of_text_in_a_page),
         cmocka_unit_test(a_manifest_lists_only_files_of_this_program),
         cmocka_unit_test(a_new_run_replaces_the_old_one_only_at_its_end),
         cmocka_unit_test(a_run_that_ends_early_never_replaces_a_finished_one),
