@@ -17,7 +17,7 @@ const struct opt limits_opts[] = {
      "Bytes that the records between all stages may hold; one record is always let through."},
     {"drain", OPT_SECONDS, AT(drain), "20s", 0, 86400, NULL, 0,
      "After SIGINT or SIGTERM: how long answers that were begun may take to finish. What is "
-     "not finished "
-     "then is done by the next run."},
+     "not "
+     "finished then has no record; the next run begins anew."},
 };
 const size_t n_limits_opts = sizeof(limits_opts) / sizeof(limits_opts[0]);
