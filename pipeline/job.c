@@ -259,6 +259,41 @@ static int fill(struct job *j, const struct job_source *src, const char *base, s
     return job_check(j, src, e);
 }
 
+static bool takes_list(const char *section, const char *key)
+{
+    const struct job_section *s = find_section(section);
+    const struct opt *o = s ? opt_find(s->opts, *s->n_opts, key) : NULL;
+    return o && (o->type == OPT_STRINGS || o->type == OPT_PATHS);
+}
+
+/* "[a, b]" means what it means in a job file: it is read as one, and its items are set one by one. */
+static int add_list(struct job_file *file, const char *section, const char *key,
+                    const char *value, struct err *e)
+{
+    struct job_file *list = mem_need(sizeof(*list));
+    struct buf text;
+    struct err why = {0};
+    buf_init(&text, JOB_FILE_BYTES);
+    int rc = buf_addf(&text, e, "%s:\n  %s: %s\n", section, key, value);
+    if (!rc && job_file_parse(list, text.data, text.len, key, &why) == 0) {
+        const struct job_entry *x = job_file_find(list, section, key);
+        bool sane = list->n == 2 && x && x->list && x->values;
+        for (const struct job_value *v = sane ? x->values : NULL; v && !rc; v = v->next)
+            rc = job_file_set(file, section, key, v->text, e);
+        if (!rc && !sane)
+            err_set(&why, REACH_JOB, ERR_CONFIG, "not a list");
+        job_file_release(list);
+    }
+    if (!rc && why.code)
+        rc = err_set(e, REACH_JOB, ERR_CONFIG,
+                     "--set %s.%s: not a list with items: write [a, \"b, c\"], or repeat --set "
+                     "%s.%s=VALUE",
+                     section, key, section, key);
+    buf_release(&text);
+    free(list);
+    return rc;
+}
+
 /* "decode.top_p=0.9" as an entry of the file. */
 static int add_setting(struct job_file *file, const char *setting, struct err *e)
 {
@@ -274,7 +309,11 @@ static int add_setting(struct job_file *file, const char *setting, struct err *e
     if (dotted)
         snprintf(section, sizeof(section), "%.*s", (int)(dot - setting), setting);
     snprintf(key, sizeof(key), "%.*s", (int)(equals - name), name);
-    return job_file_set(file, section, key, equals + 1, e);
+    const char *value = equals + 1;
+    size_t n = strlen(value);
+    if (n > 1 && value[0] == '[' && value[n - 1] == ']' && takes_list(section, key))
+        return add_list(file, section, key, value, e);
+    return job_file_set(file, section, key, value, e);
 }
 
 /* path is for messages, whole the absolute one, which this takes. */

@@ -151,7 +151,9 @@ static const char head[] =
     "that is there twice\n"
     "and a key that nobody knows. A key can be set for one run: `quire run JOB --set "
     "decode.max_tokens=100`; paths\n"
-    "are then relative to where you are.\n";
+    "are then relative to where you are, and a list is `--set 'decode.stop=[a, b]'` or one "
+    "`--set` for each\n"
+    "item.\n";
 
 /* A table cell: a bar would end it, and < would begin a tag. */
 static int add_cell(struct buf *out, const char *s, struct err *e)

@@ -13,6 +13,9 @@
 
 #include <cmocka.h>
 
+#define NOT_A_LIST                                                                             \
+    "--set decode.stop: not a list with items: write [a, \"b, c\"], or repeat --set "          \
+    "decode.stop=VALUE"
 #define LEAST "model: {kind: null}\ningest: {from: docs}\nwrite: {to: out}\n"
 
 static void parse(struct job *j, const char *text, const char *path)
@@ -196,7 +199,22 @@ static void settings_replace_the_file_and_add_up_in_lists(void **state)
     assert_string_equal(j.prompt.system, "a=b");
     job_release(&j);
 
+    const char *const lists[] = {"decode.stop=[a, \"b, c\", '[END]']", "decode.stop=d",
+                                 "prompt.system=[x, y]"};
+    assert_int_equal(job_load_with(&j, path, lists, ARRAY_LEN(lists), &e), 0);
+    assert_int_equal(j.decode.stop.n, 4);
+    assert_string_equal(j.decode.stop.items[0], "a");
+    assert_string_equal(j.decode.stop.items[1], "b, c");
+    assert_string_equal(j.decode.stop.items[2], "[END]");
+    assert_string_equal(j.decode.stop.items[3], "d");
+    assert_string_equal(j.prompt.system, "[x, y]");
+    job_release(&j);
+
     const char *const bad[][2] = {
+        {"decode.stop=[]", NOT_A_LIST},
+        {"decode.stop=[a, [b]]", NOT_A_LIST},
+        {"decode.stop=[a]\n  seed: [5]", NOT_A_LIST},
+        {"decode.stop=[a: b]", NOT_A_LIST},
         {"decode.max_tokens",
          "--set decode.max_tokens: write section.key=value, such as decode.max_tokens=100"},
         {"decode.max_token=5",
