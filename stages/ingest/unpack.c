@@ -103,6 +103,8 @@ static int report(struct unpack *u, const char *what, struct err *e)
         code = ERR_UNSUPPORTED;
     else if (strstr(msg, "allocate"))
         code = ERR_NOMEM;
+    if (u->layer == LAYER_ZSTD && strstr(msg, "too much memory"))
+        return err_set(e, REACH_DOC, ERR_UNSUPPORTED, "zstd with a window over 128 MiB");
     return err_set(e, REACH_DOC, code, "%s: %s", what, msg);
 }
 
@@ -168,8 +170,12 @@ int unpack_open(struct unpack **out, struct stream *outer, enum layer layer, boo
     } else {
         archive_read_set_read_callback(u->a, read_in_order);
     }
-    if (archive_read_open1(u->a) < ARCHIVE_WARN) {
-        report(u, "cannot be opened", e);
+    bool opened = archive_read_open1(u->a) >= ARCHIVE_WARN;
+    /* To find out the format, libarchive reads ahead. For a compression that fails there it
+     * reports no error: it finds the format "empty". */
+    bool failed = layer < LAYER_ZIP && (archive_error_string(u->a) || u->in.code);
+    if (!opened || failed) {
+        report(u, opened ? "damaged" : "cannot be opened", e);
         unpack_close(u);
         return -(int)e->code;
     }

@@ -135,6 +135,59 @@ static void the_ratio_of_lz4_counts_its_first_block(void **state)
     free(text);
 }
 
+static void expect_failure(const void *bytes, size_t n, enum err_code code, const char *words)
+{
+    struct try *t = try_new();
+    struct doc *d = try_bytes(t, "x.txt", bytes, n);
+    assert_non_null(d);
+    assert_int_equal(d->status, DOC_FAILED);
+    if (d->fail.code != code || !strstr(d->fail.msg, words))
+        fail_msg("%s: not %s", d->fail.msg, words);
+    try_free(t);
+}
+
+static void a_compression_cut_before_its_first_bytes_is_not_empty(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    static const struct {
+        int filter;
+        size_t cut;
+        const char *words;
+    } all[] = {{ARCHIVE_FILTER_ZSTD, 300, "runcated"},
+               {ARCHIVE_FILTER_LZ4, N / 2, "runcated"},
+               {ARCHIVE_FILTER_BZIP2, N / 4, "runcated"},
+               {ARCHIVE_FILTER_XZ, 300, "damaged"}};
+    char *text = various_words(N);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct maker m;
+        compress_text(&m, all[i].filter, text, N);
+        assert_true(all[i].cut < m.n);
+        expect_failure(m.bytes, all[i].cut, ERR_CORRUPT, all[i].words);
+        maker_free(&m);
+    }
+    free(text);
+}
+
+static void nothing_compressed_is_empty(void **state)
+{
+    (void)state;
+    static const char zstd[] = "\x28\xb5\x2f\xfd\x24\0\1\0\0\x99\xe9\xd8\x51";
+    static const char lz4[] = "\x04\x22\x4d\x18\x64\x40\xa7\0\0\0\0\5\x5d\xcc\2";
+    static const char bzip2[] = "BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0";
+    expect_failure(BYTES(zstd), ERR_FORMAT, "empty");
+    expect_failure(BYTES(lz4), ERR_FORMAT, "empty");
+    expect_failure(BYTES(bzip2), ERR_FORMAT, "empty");
+}
+
+static void a_zstd_window_that_is_too_large_is_named(void **state)
+{
+    (void)state;
+    /* no flags, a window of 256 MiB, one raw block of 5 bytes */
+    static const char frame[] = "\x28\xb5\x2f\xfd\0\x90\x29\0\0hello";
+    expect_failure(BYTES(frame), ERR_UNSUPPORTED, "window over 128 MiB");
+}
+
 static void a_container_stops_at_its_bytes(void **state)
 {
     (void)state;
@@ -225,6 +278,9 @@ int main(void)
         cmocka_unit_test(entries_stop_at_their_limit),
         cmocka_unit_test(a_bomb_is_stopped_by_its_ratio),
         cmocka_unit_test(the_ratio_of_lz4_counts_its_first_block),
+        cmocka_unit_test(a_compression_cut_before_its_first_bytes_is_not_empty),
+        cmocka_unit_test(nothing_compressed_is_empty),
+        cmocka_unit_test(a_zstd_window_that_is_too_large_is_named),
         cmocka_unit_test(a_container_stops_at_its_bytes),
         cmocka_unit_test(compression_of_compression_ends),
         cmocka_unit_test(garbage_that_begins_like_an_archive_is_named),
