@@ -30,8 +30,8 @@ static int count_file(void *to, const struct walk_file *f)
     return 0;
 }
 
-/* Results below a folder of the input would be documents of the next run. */
-static bool reads_its_results(const struct job *j)
+/* Are the results below a folder of the input? They are left out there. */
+static bool results_in_input(const struct job *j)
 {
     for (size_t i = 0; i < j->ingest.from.n; i++) {
         const char *from = j->ingest.from.items[i];
@@ -70,10 +70,10 @@ static int print_head(const struct job *j, const struct setup *s, const struct s
         rc = buf_addf(out, e, "kernels  %s\nresults  %s\n", s->kernels.name, j->write.to);
     if (!rc && j->model.kind == MODEL_NULL && j->model.file)
         rc = buf_adds(out, "note     model.kind is null: model.file is not opened\n", e);
-    if (!rc && reads_its_results(j))
+    if (!rc && results_in_input(j))
         rc = buf_adds(out,
-                      "note     write.to lies inside ingest.from: the next run would read "
-                      "these results\n",
+                      "note     write.to lies inside ingest.from: that folder is left out of "
+                      "the input\n",
                       e);
     return rc ? rc : buf_addc(out, '\n', e);
 }
@@ -84,7 +84,7 @@ static int check(const struct job *j, struct buf *out, struct err *e)
 {
     struct setup s = {0};
     struct survey found = {0};
-    int rc = walk(&j->ingest.from, count_file, &found, e);
+    int rc = walk(&j->ingest.from, j->write.to, count_file, &found, e);
     if (!rc)
         rc = setup_read(&s, j, e);
     if (!rc)

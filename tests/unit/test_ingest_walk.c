@@ -68,6 +68,39 @@ static void a_file_named_twice_is_read_once(void **state)
     try_free(t);
 }
 
+static void the_folder_of_results_is_left_out(void **state)
+{
+    (void)state;
+    struct try *t = try_new();
+    char to[200];
+    make_tree(t);
+    /* the folder counts, not its spelling */
+    snprintf(to, sizeof(to), "%s/in/../in/b", t->folder);
+    t->write.to = to;
+    from_folder(t, "in");
+    assert_int_equal(try_run(t), 0);
+    expect_sources(
+        t, (const char *const[]){"in/B.txt", "in/a.md", "in/c.txt", "in/dangling", NULL});
+    assert_int_equal(t->stats.bytes_read, t->stats.bytes_planned);
+    try_free(t);
+    t = try_new();
+    make_tree(t);
+    snprintf(to, sizeof(to), "%s/in/absent", t->folder);
+    t->write.to = to;
+    from_folder(t, "in");
+    assert_int_equal(try_run(t), 0);
+    assert_int_equal(t->n, 5);
+    try_free(t);
+    t = try_new();
+    make_tree(t);
+    snprintf(to, sizeof(to), "%s/in/b", t->folder);
+    t->write.to = to;
+    from_folder(t, "in/*"); /* an item of its own */
+    assert_int_equal(try_run(t), 0);
+    assert_int_equal(t->n, 4);
+    try_free(t);
+}
+
 /* Two folders in two places: what is read is the same, and so is its identity. */
 static void an_archive_that_moves_keeps_its_ids(void **state)
 {
@@ -147,6 +180,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_are_read_in_byte_order),
         cmocka_unit_test(a_file_named_twice_is_read_once),
+        cmocka_unit_test(the_folder_of_results_is_left_out),
         cmocka_unit_test(an_archive_that_moves_keeps_its_ids),
         cmocka_unit_test(patterns_choose_files_and_entries),
         cmocka_unit_test(a_missing_path_stops_the_job_and_is_named),
