@@ -481,8 +481,10 @@ void flow_stop(struct flow *f)
     stop_queues(f);
 }
 
-bool flow_last_ended(const struct flow *f)
+bool flow_abandon(struct flow *f)
 {
+    for (int i = 0; i < f->n_workers; i++)
+        pthread_detach(f->workers[i].thread);
     return atomic_load(&f->last_ended);
 }
 

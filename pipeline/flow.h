@@ -49,8 +49,9 @@ void flow_drain(struct flow *f);
 /* Stop now. */
 void flow_stop(struct flow *f);
 
-/* The thread of the last row has ended: what that row wrote is the caller's, though others may still run. */
-bool flow_last_ended(const struct flow *f);
+/* Instead of flow_join(), when a thread does not end after flow_stop(): leaves all to themselves and frees
+ * nothing. True: the thread of the last row has ended, and what that row wrote is the caller's. */
+bool flow_abandon(struct flow *f) MUST_CHECK;
 
 /* Wait for the threads, close the stages, free everything. *complete: all documents of the source went
  * through. Returns 0, -ERR_CANCELLED after flow_stop() (*e untouched), or the first stage's error. */

@@ -279,7 +279,7 @@ static void give_up(struct run *run)
     struct err none = {0}, e = {0};
     log_error("run", "a stage did not stop within %.1f s; ending the process",
               (double)run->give_up_us / 1e6);
-    if (flow_last_ended(run->flow)) {
+    if (flow_abandon(run->flow)) {
         count_results(run);
         judge(run, 0, &none);
         if (publish(run, &none, &e) < 0)
