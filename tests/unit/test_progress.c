@@ -97,7 +97,8 @@ static void a_signal_becomes_a_byte_and_handlers_come_back(void **state)
     struct err e = {0};
     struct sigaction before, after;
     int fd;
-    signal(SIGHUP, SIG_DFL); /* a test run under nohup(1) has it ignored, and so it would stay */
+    /* A test run under nohup(1) has it ignored, and so it would stay. */
+    signal(SIGHUP, SIG_DFL);
     sigaction(SIGTERM, NULL, &before);
     assert_int_equal(signals_open(&fd, &e), 0);
     assert_int_equal(signals_next(fd), 0);
