@@ -29,7 +29,9 @@
 #define QUIRE_STAGE_H
 
 #include "stages/base/err.h"
+#include "stages/kv/page.h"
 #include "stages/rec.h"
+#include "stages/stats.h"
 
 enum { ST_IDLE = 0, ST_MORE = 1 };
 
@@ -98,6 +100,15 @@ struct stage_ops {
 static inline int stage_emit(struct stage *s, struct rec *r)
 {
     return s->emit(s->runner, r);
+}
+
+/* Bring the counters of KV pages up to date, after pages were taken or given back. */
+static inline void stage_count_pages(const struct stage_env *env)
+{
+    struct page_stats p;
+    page_pool_stats(env->pages, &p);
+    atomic_store(&env->stats->kv_pages_used, p.used);
+    atomic_store(&env->stats->kv_pages_peak, p.peak_used);
 }
 
 extern const struct stage_ops ingest_stage, chunk_stage, tokenize_stage, prefill_stage,

@@ -91,14 +91,6 @@ static int decode_push(struct stage *s, struct rec *r, struct err *e)
     return 0;
 }
 
-static void count_pages(const struct stage_env *env)
-{
-    struct page_stats p;
-    page_pool_stats(env->pages, &p);
-    atomic_store(&env->stats->kv_pages_used, p.used);
-    atomic_store(&env->stats->kv_pages_peak, p.peak_used);
-}
-
 /* The sequence is over, well or not: hand it on. */
 static int leave(struct stage *s, struct slot *slot)
 {
@@ -108,7 +100,7 @@ static int leave(struct stage *s, struct slot *slot)
     if (!r->fail.code && reply_answer(&slot->reply, &r->answer, &r->fail) == 0)
         r->kind = REC_ANSWER;
     slot_release(slot);
-    count_pages(s->env);
+    stage_count_pages(s->env);
     atomic_fetch_add(&s->env->stats->requests_done, 1);
     return stage_emit(s, r);
 }

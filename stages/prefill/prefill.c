@@ -72,14 +72,6 @@ static int prefill_push(struct stage *s, struct rec *r, struct err *e)
     return 0;
 }
 
-static void count_pages(const struct stage_env *env)
-{
-    struct page_stats pool;
-    page_pool_stats(env->pages, &pool);
-    atomic_store(&env->stats->kv_pages_used, pool.used);
-    atomic_store(&env->stats->kv_pages_peak, pool.peak_used);
-}
-
 /* Take all pages, or none. True when the request can begin or has failed. */
 static bool admit(struct stage *s, struct prefilling *p)
 {
@@ -103,7 +95,7 @@ static bool admit(struct stage *s, struct prefilling *p)
     p->r->n_reused = p->pos = reused;
     p->r->timings.wait_us += clock_us() - p->since;
     p->admitted = true;
-    count_pages(env);
+    stage_count_pages(env);
     if (rc == 0) {
         atomic_fetch_add(&env->stats->prompt_tokens, q->n_tokens);
         atomic_fetch_add(&env->stats->reused_tokens, reused);
@@ -155,7 +147,7 @@ static int hand_on(struct stage *s, struct prefilling *p)
         r->seq.table = NULL;
         free(r->seq.logits);
         r->seq.logits = NULL;
-        count_pages(s->env);
+        stage_count_pages(s->env);
         return stage_emit(s, r);
     }
     if (s->env->kv->reuse)
