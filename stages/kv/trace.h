@@ -2,6 +2,11 @@
  *
  * What:   kv_trace() fires the probe quire:kv_<op> and appends an event to a ring, which is a file mapped into
  *         memory: a killed process leaves its last events. `quire kv trace` prints it.
+ * Not:    reads no ring: trace_read.h does, and has the bytes of the file.
+ * Rules:  1. Writers never wait: each takes the next number, and with it a slot; the oldest event is lost.
+ *         2. An event carries its number and a checksum, so that a reader sees a slot that is half written.
+ *         3. The file has all its blocks from the start: a full disk is an error of kv_ring_open(), not a
+ *            signal later on.
  * Thread: kv_trace() from any thread, without a lock.
  */
 #ifndef QUIRE_KV_TRACE_H
@@ -9,7 +14,10 @@
 
 #include "stages/base/err.h"
 
+#include <stddef.h>
 #include <stdint.h>
+
+#define KV_RING_FILE "kv.ring" /* its name in a job's folder */
 
 enum kv_op {
     KV_ALLOC,     /* a page of the pool was handed out */
@@ -29,8 +37,9 @@ enum kv_tier { KV_RAM, KV_DISK, KV_TIER_COUNT };
 
 struct kv_ring;
 
-/* A ring of n events (rounded up to a power of two) in a new file, or in memory alone for path NULL.
- * -ERR_IO (reach DOC) when the file cannot be made. */
+/* A ring of n events (rounded up to a power of two) in a new file, or in memory alone for path NULL. A file of
+ * that name is replaced; who maps the old one keeps it.
+ * -ERR_IO (reach DOC) when the file cannot be made, -ERR_LIMIT for n that is no size. */
 int kv_ring_open(struct kv_ring **out, const char *path, int n, struct err *e) MUST_CHECK;
 void kv_ring_close(struct kv_ring *r); /* NULL is fine */
 
@@ -38,6 +47,9 @@ void kv_ring_close(struct kv_ring *r); /* NULL is fine */
  * r NULL: only the probe fires. */
 void kv_trace(struct kv_ring *r, enum kv_op op, enum kv_tier tier, int page, uint64_t key,
               uint64_t bytes);
+
+/* The file's bytes as they are now, [*n], for a look at a ring in memory. Valid until kv_ring_close(). */
+const void *kv_ring_bytes(const struct kv_ring *r, size_t *n);
 
 const char *kv_op_name(enum kv_op op); /* "alloc"; NULL past the end */
 const char *kv_tier_name(enum kv_tier tier);

@@ -1,0 +1,1 @@
+%PDF-1.4 no ring
