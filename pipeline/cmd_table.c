@@ -21,6 +21,8 @@ const size_t n_cmd_common = ARRAY_LEN(cmd_common);
 
 static const struct cmd_option run_options[] = {
     SET_OPTION,
+    {"--verify-model", NULL, "compute the model's digest anew: the same as model.verify=yes",
+     NULL},
     {"--progress", "HOW", "auto (bar on a terminal, else lines), bar, lines or none",
      progress_values},
 };
