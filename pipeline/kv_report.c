@@ -61,7 +61,19 @@ static void set_tiers(json_t *o, const char *key, int64_t ram, int64_t disk)
     set(o, key, tiers);
 }
 
-json_t *kv_report_json(const struct page_stats *pages, const struct kv_counters *c)
+static json_t *shares(const struct stability *s)
+{
+    json_t *o = json_object();
+    for (int of = 0; of < PREFIX_CLASS_COUNT; of++) {
+        double share = stability_share(s, (enum prefix_class)of);
+        set(o, prefix_class_name((enum prefix_class)of),
+            share < 0 ? json_null() : json_real(share));
+    }
+    return o;
+}
+
+json_t *kv_report_json(const struct page_stats *pages, const struct kv_counters *c,
+                       const struct stability *stability)
 {
     struct sums s = take(c);
     json_t *o = json_object();
@@ -86,6 +98,7 @@ json_t *kv_report_json(const struct page_stats *pages, const struct kv_counters 
     set(o, "load_seconds", json_real(s.load_s));
     set_quotient(o, "load_bytes_per_second", (double)s.loaded_bytes, s.load_s);
     set_quotient(o, "unused_ratio", (double)s.unused, (double)s.positions);
+    set(o, "stability", shares(stability));
     return o;
 }
 

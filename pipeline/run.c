@@ -199,14 +199,17 @@ static void judge(struct run *run, int rc, const struct err *e)
     }
 }
 
-/* Once, at the end. */
-static void log_kv(const struct run *run)
+static void log_kv(const struct run_stats *stats)
 {
     struct err e = {0};
     struct buf line;
     buf_init(&line, 4096);
-    if (atomic_load(&run->stats.kv.lookup_tokens) > 0 &&
-        kv_report_line(&run->stats.kv, &line, &e) == 0)
+    if (atomic_load(&stats->kv.lookup_tokens) == 0)
+        return;
+    if (kv_report_line(&stats->kv, &line, &e) == 0)
+        log_info("kv", "%s", line.data);
+    buf_clear(&line);
+    if (stability_line(&stats->stability, &line, &e) == 0)
         log_info("kv", "%s", line.data);
     buf_release(&line);
 }
@@ -243,7 +246,7 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
                          run->resolved.len, e);
     log_info("run", "peak memory %.1f MiB, %.1f s", (double)report.peak_rss / (1 << 20),
              report.seconds);
-    log_kv(run);
+    log_kv(&run->stats);
     free(text);
     return rc;
 }

@@ -3,6 +3,7 @@
 #define QUIRE_STATS_H
 
 #include "stages/kv/counters.h"
+#include "stages/kv/stability.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@ struct run_stats {
     atomic_llong prefill_us, decode_us;
     atomic_llong kv_pages_used, kv_pages_peak;
     struct kv_counters kv;
+    struct stability stability;
     atomic_llong doc_tokens; /* tokens of document text seen by chunk */
 };
 

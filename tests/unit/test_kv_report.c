@@ -49,7 +49,11 @@ static void test_the_json_object_has_every_counter_and_what_follows_from_it(void
     (void)state;
     struct kv_counters c = {0};
     fill(&c);
-    json_t *o = kv_report_json(&pages, &c);
+    struct stability stability = {.lookups = {4, 4, 0}, .repeats = {4, 1, 0}};
+    json_t *o = kv_report_json(&pages, &c, &stability);
+    assert_true(real(json_object_get(o, "stability"), "shared") == 1.0);
+    assert_true(real(json_object_get(o, "stability"), "document") == 0.25);
+    assert_true(json_is_null(json_object_get(json_object_get(o, "stability"), "own")));
     assert_int_equal(count(o, "pages"), 512);
     assert_int_equal(count(o, "peak_used"), 480);
     assert_int_equal(count(o, "evictions"), 12);
@@ -80,7 +84,8 @@ static void test_a_quotient_of_nothing_is_null(void **state)
 {
     (void)state;
     struct kv_counters c = {0};
-    json_t *o = kv_report_json(&pages, &c);
+    struct stability none = {0};
+    json_t *o = kv_report_json(&pages, &c, &none);
     static const char *const quotients[] = {"hit_ratio", "compression_ratio",
                                             "spill_bytes_per_second", "load_bytes_per_second",
                                             "unused_ratio"};
