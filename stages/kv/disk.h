@@ -1,7 +1,7 @@
 /* stages/kv/disk.h - KV pages in a folder: segment files, an index of them, and a cap that holds.
  *
- * What:   a map from key to record. Records are appended to segment files under the folder's lock, made
- *         durable, and only then found by look-ups. docs/kv-store.md has every byte.
+ * What:   a map from key to record. Records are appended to segment files under the folder's lock; what
+ *         disk_sync() has returned for outlives the machine. docs/kv-store.md has every byte.
  * Not:    decodes no page (codec.h), knows no pool: a record's body is bytes with a checksum.
  * Rules:  1. Nothing read is trusted: heads and bodies are checksummed, keys and token ids compared. What
  *            fails is quarantined, counted, and never found again.
@@ -9,7 +9,8 @@
  *            once, and goes on reading.
  *         3. Several processes share a folder. Deleting it, at any time, costs only the pages.
  *         4. The blocks that the folder occupies never exceed the limit.
- * Thread: all functions may be called from any thread (one lock inside; file reads are outside it).
+ * Thread: all functions may be called from any thread. Look-ups never wait for files; reads of records
+ *         go on side by side.
  */
 #ifndef QUIRE_KV_DISK_H
 #define QUIRE_KV_DISK_H
@@ -49,8 +50,9 @@ struct disk_stats {
     int64_t records, bytes;   /* live, indexed; bytes of head and body */
     int64_t segments, blocks; /* files; bytes of blocks they occupy */
     int64_t written, written_bytes, read, read_bytes;
-    int64_t corrupt, evicted,
-        already_there; /* already_there: writes that another process had made */
+    int64_t corrupt, evicted;
+    int64_t already_there; /* writes of a key that had a record */
+    int64_t full;          /* writes for which no room could be made */
     int64_t write_us, read_us;
     bool writing; /* false once a write has failed */
 };
@@ -68,27 +70,32 @@ bool disk_has(struct disk *d, const uint8_t key[HASH_BYTES]);
 
 /* The record of key into *info and body[0, cap). Returns 1 when it was read and its checksum holds, *n bytes;
  * 0 when there is none (any more), or its tokens are not tokens[0, n_tokens): a miss. -ERR_CORRUPT (reach DOC):
- * it was there and is quarantined now. -ERR_IO: could not be read. tokens NULL: not compared. */
+ * it was there and is quarantined now. -ERR_IO: could not be read. tokens NULL: not compared.
+ * The caller compares info->parent and info->context with its own: the key's hash covers them, but where keys
+ * collide they, too, tell one page from another. */
 int disk_read(struct disk *d, const uint8_t key[HASH_BYTES], const int32_t *tokens,
               int n_tokens, struct record_info *info, uint8_t *body, size_t cap, size_t *n,
               struct err *e) MUST_CHECK;
 /* The caller found that the decoded page is not page_hash: quarantine the record. */
 void disk_condemn(struct disk *d, const uint8_t key[HASH_BYTES]);
 
-/* Append a record. 0: stored; 1: a record of this key is there already; 2: not writing (any more).
+/* Append a record. 0: stored; 1: a record of this key is there already (an ephemeral one is kept from now on if
+ * this one is not ephemeral); 2: there is no room for it, or nothing is written any more (disk_stats.writing).
  * Makes room first by evicting what is worth least (lru_k.h). Not durable before disk_sync(). */
 int disk_write(struct disk *d, const struct record_info *info, const uint8_t *body, size_t n);
 /* fdatasync what was written since the last call; then look-ups of other opens find it after a crash, too. */
 void disk_sync(struct disk *d);
 /* Take in what other processes have appended or removed. Cheap when nothing changed. */
 void disk_refresh(struct disk *d);
-/* Forget a record and give its blocks back. */
+/* Forget a record and give its blocks back, unless another process has pinned it, or has asked to keep what was
+ * ephemeral. */
 void disk_remove(struct disk *d, const uint8_t key[HASH_BYTES]);
 /* A use, for the history that eviction goes by; it outlives the process. Also for keys without a record: the
  * history is how a second night knows what the first one saw (disk_was_used). */
 void disk_touch(struct disk *d, const uint8_t key[HASH_BYTES]);
 bool disk_was_used(struct disk *d, const uint8_t key[HASH_BYTES]); /* by an earlier process */
-void disk_pin(struct disk *d, const uint8_t key[HASH_BYTES], bool pinned); /* never evicted */
+/* A pinned record is never evicted, by any process. A key without a record cannot be pinned. */
+void disk_pin(struct disk *d, const uint8_t key[HASH_BYTES], bool pinned);
 
 void disk_get_stats(struct disk *d, struct disk_stats *out);
 

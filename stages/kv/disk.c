@@ -1,0 +1,546 @@
+/* The folder of KV pages: see docs/kv-store.md for the format and for what is promised.
+ *
+ *     folder/ lock             held while something is written: flock()
+ *             NNNNNNNN.seg     records, appended (disk_segs.c)
+ *             uses             the history of uses (uses.h)
+ *             <name>.run       a living run (disk_run.c)
+ */
+#include "stages/kv/disk_inner.h"
+
+#include "stages/base/clock.h"
+#include "stages/base/file.h"
+#include "stages/base/log.h"
+#include "stages/base/mem.h"
+#include "stages/base/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SEGMENT_BYTES = 256 << 20,
+    SEGMENTS_AT_LEAST =
+        16, /* of a folder with a limit: room comes back in pieces of such a part */
+    HISTORY_SHARE =
+        64, /* of the limit: the file of uses, and another one while it is rewritten */
+    RESERVE_SHARE = 16, /* of the limit: what is not for segments */
+    MOST_USES = 4 << 20,
+    USES_FILE_CAP = 128 << 20,
+    SAVE_USES_EVERY = 60, /* s */
+};
+
+uint32_t disk_now(void)
+{
+    return (uint32_t)time(NULL);
+}
+
+void disk_fail(struct disk *d, const char *what)
+{
+    int why = errno;
+    pthread_mutex_lock(&d->table);
+    bool was = d->st.writing;
+    d->st.writing = false;
+    pthread_mutex_unlock(&d->table);
+    if (was)
+        log_warn("kv", "%s: %s: %s; from now on pages are read, not kept folder=%s", "disk",
+                 what, strerror(why), d->folder);
+}
+
+static bool is_writing(struct disk *d)
+{
+    pthread_mutex_lock(&d->table);
+    bool writing = d->st.writing;
+    pthread_mutex_unlock(&d->table);
+    return writing;
+}
+
+/* ---- folder and lock ---- */
+
+static int open_lock(int dir)
+{
+    return openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+}
+
+/* Open or make the folder. -1 with errno. */
+static int open_folder(const struct disk_options *o)
+{
+    struct err ignored = {0};
+    if (!o->read_only && mkdir(o->folder, 0700) != 0 && errno == ENOENT) {
+        char *parent = file_parent(o->folder);
+        if (file_make_dirs(parent, &ignored) == 0 && mkdir(o->folder, 0700) != 0)
+            ignored.code = ERR_IO; /* said by the open below */
+        free(parent);
+    }
+    return open(o->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Are the folder and the lock that we hold those that others find? */
+static bool lock_is_current(struct disk *d)
+{
+    struct stat path, held, dir;
+    return stat(d->folder, &path) == 0 && fstat(d->dir, &dir) == 0 &&
+           path.st_ino == dir.st_ino && path.st_dev == dir.st_dev &&
+           fstatat(d->dir, "lock", &path, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstat(d->lock, &held) == 0 && path.st_ino == held.st_ino &&
+           path.st_dev == held.st_dev;
+}
+
+/* The folder, or its lock, was deleted while we had it open: begin anew. */
+static bool reopen(struct disk *d)
+{
+    int dir = open_folder(&d->o), lock = dir < 0 ? -1 : open_lock(dir);
+    if (lock < 0) {
+        if (dir >= 0)
+            close(dir);
+        return false;
+    }
+    segs_release(d);
+    run_end(d);
+    pthread_mutex_lock(&d->table);
+    close(d->dir);
+    close(d->lock);
+    d->dir = dir;
+    d->lock = lock;
+    pthread_mutex_unlock(&d->table);
+    segs_load(d);
+    return true;
+}
+
+static int flock_wait(int fd)
+{
+    int rc;
+    do
+        rc = flock(fd, LOCK_EX);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+bool disk_lock(struct disk *d)
+{
+    if (!is_writing(d))
+        return false;
+    for (int tries = 0;; tries++) {
+        if (flock_wait(d->lock) != 0) {
+            disk_fail(d, "cannot take the lock");
+            return false;
+        }
+        if (lock_is_current(d))
+            break;
+        if (tries == 3 || !reopen(d)) {
+            disk_fail(d, "it was deleted, and cannot be made again");
+            return false;
+        }
+    }
+    segs_refresh(d, true);
+    if (is_writing(d))
+        return true;
+    flock(d->lock, LOCK_UN);
+    return false;
+}
+
+void disk_unlock(struct disk *d)
+{
+    if (is_writing(d))
+        evict_tell(d);
+    d->n_notices = 0;
+    segs_drop_dead(d);
+    flock(d->lock, LOCK_UN);
+}
+
+/* ---- the history ---- */
+
+static void read_uses(struct disk *d, bool earlier)
+{
+    struct buf b;
+    struct err e = {0};
+    struct stat st;
+    buf_init(&b, USES_FILE_CAP);
+    int fd = openat(d->dir, "uses", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    char *room = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+                         st.st_size < USES_FILE_CAP
+                     ? buf_room(&b, (size_t)st.st_size, &e)
+                     : NULL;
+    if (room) {
+        struct iovec iov = {room, (size_t)st.st_size};
+        long n = sys_read_at(fd, &iov, 1, 0);
+        pthread_mutex_lock(&d->table);
+        if (n > 0)
+            uses_merge(&d->uses, (const uint8_t *)room, (size_t)n, earlier);
+        pthread_mutex_unlock(&d->table);
+    }
+    if (fd >= 0)
+        close(fd);
+    buf_release(&b);
+}
+
+/* Add ours to what others have saved meanwhile. The caller holds writer. */
+static void save_uses(struct disk *d)
+{
+    struct buf b;
+    struct err e = {0};
+    pthread_mutex_lock(&d->table);
+    bool changed = d->uses.changed;
+    pthread_mutex_unlock(&d->table);
+    if (!changed || !disk_lock(d))
+        return;
+    read_uses(d, false);
+    buf_init(&b, USES_FILE_CAP);
+    pthread_mutex_lock(&d->table);
+    int rc = uses_print(&d->uses, &b, &e);
+    d->uses_saved = disk_now();
+    pthread_mutex_unlock(&d->table);
+    int fd =
+        rc ? -1
+           : openat(d->dir, "uses.new",
+                    O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd >= 0) {
+        struct iovec iov = {b.data, b.len};
+        bool ok = sys_write_at(fd, &iov, 1, 0) == 0 && sys_fdatasync(fd) == 0;
+        close(fd);
+        if (!ok || renameat(d->dir, "uses.new", d->dir, "uses") != 0)
+            unlinkat(d->dir, "uses.new", 0); /* its loss is harmless */
+    }
+    buf_release(&b);
+    disk_unlock(d);
+}
+
+/* ---- open and close ---- */
+
+/* A machine that lost its power may have kept the end of a file and not its bytes. */
+static void check_last(struct disk *d)
+{
+    struct seg *newest = segs_newest(d);
+    for (uint32_t i = 0; newest && newest->last && i < d->index.n_made; i++) {
+        struct disk_entry *entry = index_at(&d->index, i);
+        if (!entry || entry->segment != newest->number || entry->offset != newest->last)
+            continue;
+        uint8_t *body = mem_alloc(entry->body_bytes);
+        struct record_info info;
+        struct seg *s = segs_get(d, entry->segment);
+        if (body && s && disk_read_at(s, entry, &info, body) == READ_SPOILT) {
+            d->st.corrupt++;
+            evict_one(d, entry, RECORD_BAD, false);
+        }
+        segs_put(d, s);
+        free(body);
+        return;
+    }
+}
+
+int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
+{
+    struct disk *d = mem_need(sizeof(*d));
+    *out = NULL;
+    d->o = *o;
+    d->folder = mem_strdup(o->folder);
+    d->o.folder = d->folder;
+    d->lock = NO_FD;
+    d->dir = open_folder(&d->o);
+    if (d->dir < 0) {
+        int rc = err_set(e, REACH_JOB, ERR_IO, "cannot open the folder of KV pages \"%s\": %s",
+                         o->folder, strerror(errno));
+        free(d->folder);
+        free(d);
+        return rc;
+    }
+    d->room = o->limit - o->limit / RESERVE_SHARE;
+    uint64_t part = o->limit / SEGMENTS_AT_LEAST;
+    d->segment_bytes = o->segment_bytes                   ? o->segment_bytes
+                       : o->limit && part < SEGMENT_BYTES ? part
+                                                          : SEGMENT_BYTES;
+    uint64_t keys = o->limit / HISTORY_SHARE / USES_ENTRY;
+    uses_init(&d->uses, o->limit && keys < MOST_USES ? (uint32_t)keys : MOST_USES);
+    index_init(&d->index, o->cut_key_bits);
+    pthread_mutex_init(&d->syncing, NULL);
+    pthread_mutex_init(&d->writer, NULL);
+    pthread_mutex_init(&d->table, NULL);
+    d->st.writing = !o->read_only;
+    if (!o->read_only && (d->lock = open_lock(d->dir)) < 0)
+        disk_fail(d, "cannot open the lock");
+    pthread_mutex_lock(&d->writer);
+    read_uses(d, true);
+    d->uses_saved = disk_now();
+    segs_load(d);
+    if (disk_lock(d)) {
+        check_last(d);
+        run_sweep(d);
+        d->may_drop = true;
+        disk_unlock(d);
+    } else {
+        segs_refresh(d, false);
+    }
+    pthread_mutex_unlock(&d->writer);
+    *out = d;
+    return 0;
+}
+
+void disk_close(struct disk *d)
+{
+    if (!d)
+        return;
+    disk_sync(d);
+    pthread_mutex_lock(&d->writer);
+    save_uses(d);
+    pthread_mutex_unlock(&d->writer);
+    run_end(d);
+    segs_release(d);
+    uses_release(&d->uses);
+    free(d->segs);
+    free(d->victims);
+    free(d->notices);
+    if (d->lock >= 0)
+        close(d->lock);
+    close(d->dir);
+    pthread_mutex_destroy(&d->syncing);
+    pthread_mutex_destroy(&d->writer);
+    pthread_mutex_destroy(&d->table);
+    free(d->folder);
+    free(d);
+}
+
+/* ---- look-ups ---- */
+
+bool disk_has(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->table);
+    bool has = index_find(&d->index, key) != NULL;
+    pthread_mutex_unlock(&d->table);
+    return has;
+}
+
+void disk_touch(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->table);
+    uses_touch(&d->uses, uses_key(key), disk_now());
+    pthread_mutex_unlock(&d->table);
+}
+
+bool disk_was_used(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->table);
+    const struct use *u = uses_find(&d->uses, uses_key(key));
+    bool was = u && u->earlier;
+    pthread_mutex_unlock(&d->table);
+    return was;
+}
+
+void disk_get_stats(struct disk *d, struct disk_stats *out)
+{
+    pthread_mutex_lock(&d->table);
+    *out = d->st;
+    out->records = d->index.live;
+    out->segments = (int64_t)d->n_segs;
+    out->blocks = (int64_t)d->blocks;
+    pthread_mutex_unlock(&d->table);
+}
+
+/* ---- changes ---- */
+
+void disk_refresh(struct disk *d)
+{
+    pthread_mutex_lock(&d->writer);
+    segs_refresh(d, false);
+    pthread_mutex_unlock(&d->writer);
+}
+
+/* The record goes into the newest segment; room has been made. 0, or -1 with errno. */
+static int append(struct disk *d, struct record_head *h, const uint8_t *body)
+{
+    static const uint8_t zeros[RECORD_ALIGN];
+    uint8_t head[RECORD_HEAD_MAX];
+    uint64_t bytes = record_bytes(h->info.n_tokens, h->body_bytes);
+    size_t head_bytes = record_put(h, head);
+    union {
+        const void *in;
+        void *base; /* struct iovec has no const */
+    } from = {body}, pad = {zeros};
+    struct iovec iov[] = {{head, head_bytes},
+                          {from.base, h->body_bytes},
+                          {pad.base, (size_t)(bytes - head_bytes - h->body_bytes)}};
+    struct seg *s = segs_for_append(d, bytes);
+    if (!s)
+        return -1;
+    int rc = sys_write_at(s->fd, iov, (int)ARRAY_LEN(iov), s->end), why = errno;
+    if (rc != 0 && sys_truncate(s->fd, s->end) != 0)
+        errno = why; /* the next writer cuts it */
+    pthread_mutex_lock(&d->table);
+    if (rc == 0) {
+        segs_insert(d, h, s, s->end);
+        s->last = s->end;
+        s->end += bytes;
+        s->dirty = true;
+    }
+    segs_measure(d, s);
+    pthread_mutex_unlock(&d->table);
+    segs_put(d, s);
+    errno = why;
+    return rc;
+}
+
+/* With the folder's lock. */
+static int write_locked(struct disk *d, struct record_head *h, const uint8_t *body)
+{
+    struct disk_entry *entry = index_find(&d->index, h->info.key);
+    if (entry) {
+        if (entry->state == RECORD_EPHEMERAL && h->state == RECORD_KEPT)
+            evict_restate(d, entry, RECORD_KEPT);
+        return 1;
+    }
+    if (!evict_for(d, record_bytes(h->info.n_tokens, h->body_bytes)))
+        return 2;
+    if (!d->st.writing)
+        return 2;
+    if (append(d, h, body) != 0) {
+        disk_fail(d, "cannot write");
+        return 2;
+    }
+    evict_for(d, 0); /* what the file system took beside the bytes */
+    return 0;
+}
+
+/* Is there nothing to do for this record? Without waiting for anybody. */
+static bool is_there(struct disk *d, const struct record_info *info)
+{
+    pthread_mutex_lock(&d->table);
+    const struct disk_entry *entry = index_find(&d->index, info->key);
+    bool there = entry && (info->ephemeral || entry->state != RECORD_EPHEMERAL);
+    pthread_mutex_unlock(&d->table);
+    return there;
+}
+
+int disk_write(struct disk *d, const struct record_info *info, const uint8_t *body, size_t n)
+{
+    int64_t start = clock_us();
+    int rc = 2;
+    if (n > RECORD_BODY_MAX || info->n_tokens < 1 || info->n_tokens > PAGE_TOKENS)
+        return 2;
+    if (is_there(d, info)) {
+        rc = 1;
+    } else if (is_writing(d)) {
+        struct record_head h = {.info = *info,
+                                .state = info->ephemeral ? RECORD_EPHEMERAL : RECORD_KEPT,
+                                .body_bytes = (uint32_t)n,
+                                .body_hash = record_hash(body, n),
+                                .written = disk_now()};
+        pthread_mutex_lock(&d->writer);
+        if (disk_lock(d)) {
+            if (info->ephemeral)
+                h.owner = run_name(d);
+            rc = write_locked(d, &h, body);
+            disk_unlock(d);
+        }
+        pthread_mutex_unlock(&d->writer);
+    }
+    pthread_mutex_lock(&d->table);
+    d->st.already_there += rc == 1;
+    d->st.full += rc == 2 && d->st.writing;
+    if (rc == 0) {
+        d->st.written++;
+        d->st.written_bytes += (int64_t)n;
+        d->st.write_us += clock_us() - start;
+    }
+    pthread_mutex_unlock(&d->table);
+    return rc;
+}
+
+/* The segments that were written since the last call, referenced; *n of them. */
+static struct seg **take_dirty(struct disk *d, size_t *n)
+{
+    *n = 0;
+    pthread_mutex_lock(&d->table);
+    struct seg **dirty = mem_need((d->n_segs + 1) * sizeof(struct seg *));
+    for (size_t i = 0; i < d->n_segs; i++)
+        if (d->segs[i]->dirty && d->segs[i]->fd != NO_FD) {
+            d->segs[i]->dirty = false;
+            d->segs[i]->refs++;
+            dirty[(*n)++] = d->segs[i];
+        }
+    pthread_mutex_unlock(&d->table);
+    return dirty;
+}
+
+void disk_sync(struct disk *d)
+{
+    size_t n;
+    bool ok = true;
+    pthread_mutex_lock(&d->syncing);
+    int64_t start = clock_us();
+    struct seg **dirty = take_dirty(d, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (ok && sys_fdatasync(dirty[i]->fd) != 0) {
+            disk_fail(d, "cannot make pages durable");
+            ok = false;
+        }
+        segs_put(d, dirty[i]);
+    }
+    free(dirty);
+    pthread_mutex_lock(&d->table);
+    bool folder = d->folder_dirty, save = disk_now() - d->uses_saved >= SAVE_USES_EVERY;
+    d->folder_dirty = false;
+    d->st.write_us += n ? clock_us() - start : 0;
+    int dir = folder ? fcntl(d->dir, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&d->table);
+    if (dir >= 0) {
+        if (fsync(dir) != 0)
+            disk_fail(d, "cannot make the folder durable");
+        close(dir);
+    }
+    pthread_mutex_unlock(&d->syncing);
+    if (save) {
+        pthread_mutex_lock(&d->writer);
+        save_uses(d);
+        pthread_mutex_unlock(&d->writer);
+    }
+}
+
+/* Take an entry out, with the folder's lock if it can be had. */
+static void leave(struct disk *d, const uint8_t key[HASH_BYTES], enum record_state state,
+                  bool unless_changed)
+{
+    pthread_mutex_lock(&d->writer);
+    bool locked = disk_lock(d);
+    struct disk_entry *entry = index_find(&d->index, key);
+    if (entry && locked) {
+        evict_one(d, entry, state, unless_changed);
+    } else if (entry) {
+        pthread_mutex_lock(&d->table);
+        segs_forget(d, entry);
+        pthread_mutex_unlock(&d->table);
+    }
+    d->full_since = 0;
+    if (locked)
+        disk_unlock(d);
+    pthread_mutex_unlock(&d->writer);
+}
+
+void disk_remove(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    leave(d, key, RECORD_REMOVED, true);
+}
+
+void disk_condemn(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->table);
+    d->st.corrupt++;
+    pthread_mutex_unlock(&d->table);
+    leave(d, key, RECORD_BAD, false);
+}
+
+void disk_pin(struct disk *d, const uint8_t key[HASH_BYTES], bool pinned)
+{
+    pthread_mutex_lock(&d->writer);
+    if (disk_lock(d)) {
+        struct disk_entry *entry = index_find(&d->index, key);
+        if (entry)
+            evict_restate(d, entry, pinned ? RECORD_PINNED : RECORD_KEPT);
+        d->full_since = 0;
+        disk_unlock(d);
+    }
+    pthread_mutex_unlock(&d->writer);
+}
