@@ -4,12 +4,16 @@
  *         is wanted, and from that and its cost what keeping it saves. Who has to make room gives up the
  *         page of the least worth.
  * Not:    knows no page, no file and no age limit; inside a run, where the future is known, next_use.h.
- * Rules:  1. Uses close together are one use (a run touches the pages of a document again and again): what
- *            counts is how often a page comes back.
+ * Rules:  1. Uses within a quarter of a day are one use (a run touches the pages of a document again and again):
+ *            what counts is how often a page comes back.
  *         2. A page that came back is worth more than one that was just used for the first time, unless it
  *            comes back rarely: one pass over much one-off text does not push out what every night needs.
  *         3. Among pages of equal history the one used last is worth most, as in LRU.
- *         4. A clock that was set back makes no page immortal.
+ *         4. A page that is used whenever another one is, is worth at least as much: the beginning of a prefix
+ *            outlives its ends.
+ *         5. A clock that was set back makes no page immortal.
+ * Limit:  text that is read in the same order every night and does not fit defeats it, as it does LRU: what is
+ *         given up is what comes next. Who knows what a run will still use pins it.
  * Thread: pure.
  * Source: LRU-K and its correlated references: O'Neil, O'Neil, Weikum 1993; the decay of the gaps is our own.
  */

@@ -51,11 +51,12 @@ static void test_uses_within_a_run_are_one_use(void **state)
 {
     (void)state;
     struct history h = {0};
-    for (uint32_t i = 0; i < 50; i++) /* a run of eight hours */
-        use(&h, NOW + i * 600);
+    const uint32_t six = NOW - NOW % (6 * HOUR);
+    for (uint32_t i = 0; i < 36; i++)
+        use(&h, six + i * 600);
     assert_int_equal(h.n, 1);
-    assert_int_equal(h.times[0], NOW + 49 * 600);
-    use(&h, NOW + DAY);
+    assert_int_equal(h.times[0], six + 35 * 600);
+    use(&h, six + DAY);
     assert_int_equal(h.n, 2);
 }
 
@@ -107,6 +108,29 @@ static void test_recent_gaps_count_more_than_old_ones(void **state)
     assert_true(worth(faster) > worth(slower));
 }
 
+/* Uses of a page and of one that follows it in some prompts, drawn at random over a year. */
+static void test_a_page_is_worth_at_least_what_its_successor_is(void **state)
+{
+    (void)state;
+    uint32_t seed = 99;
+    for (int round = 0; round < 3000; round++) {
+        struct history before = {0}, after = {0};
+        uint32_t now = NOW - 365 * DAY, longest = round % 3 == 0   ? HOUR
+                                                  : round % 3 == 1 ? 3 * DAY
+                                                                   : 70 * DAY;
+        for (int i = 0; i < 12; i++) {
+            seed = seed * 1664525 + 1013904223;
+            now += (seed >> 4) % longest;
+            use(&before, now);
+            if (seed >> 28 & 1)
+                use(&after, now);
+            for (uint32_t later = 0; later < 90 * DAY; later += 9 * DAY)
+                assert_true(lru_k_worth(before.times, before.n, now + later, 1) >=
+                            lru_k_worth(after.times, after.n, now + later, 1));
+        }
+    }
+}
+
 static void test_worth_is_in_proportion_to_the_cost(void **state)
 {
     (void)state;
@@ -143,6 +167,7 @@ int main(void)
             test_new_one_off_text_does_not_push_out_what_every_night_or_week_needs),
         cmocka_unit_test(test_what_stopped_coming_back_gives_way_to_new_text),
         cmocka_unit_test(test_recent_gaps_count_more_than_old_ones),
+        cmocka_unit_test(test_a_page_is_worth_at_least_what_its_successor_is),
         cmocka_unit_test(test_worth_is_in_proportion_to_the_cost),
         cmocka_unit_test(test_a_clock_set_back_makes_no_page_immortal),
     };
