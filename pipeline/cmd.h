@@ -93,6 +93,7 @@ int cmd_show(const struct cmd_line *l);
 int cmd_help(const struct cmd_line *l);
 int cmd_inspect(const struct cmd_line *l);
 int cmd_tokenize(const struct cmd_line *l);
+int cmd_kv(const struct cmd_line *l);
 int cmd_version(const struct cmd_line *l);
 
 #endif

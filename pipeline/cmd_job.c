@@ -14,6 +14,8 @@ int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
     size_t n = 0;
     for (const char *s; (s = cmd_value(l, "--set", (int)n)) != NULL; n++)
         settings[n] = s;
+    if (cmd_value(l, "--verify-model", 0))
+        settings[n++] = "model.verify=yes";
     return job_load_with(j, l->args[0], settings, n, e);
 }
 

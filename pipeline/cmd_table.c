@@ -21,6 +21,8 @@ const size_t n_cmd_common = ARRAY_LEN(cmd_common);
 
 static const struct cmd_option run_options[] = {
     SET_OPTION,
+    {"--verify-model", NULL, "compute the model's digest anew: the same as model.verify=yes",
+     NULL},
     {"--progress", "HOW", "auto (bar on a terminal, else lines), bar, lines or none",
      progress_values},
 };
@@ -36,6 +38,10 @@ static const struct cmd_option inspect_options[] = {
 static const struct cmd_option tokenize_options[] = {
     {"--ids", NULL, "print the ids only", NULL},
     {"--special", NULL, "read <|im_start|> and the like in the text as special tokens", NULL},
+};
+static const struct cmd_option kv_options[] = {
+    {"--json", NULL, "print JSON lines", NULL},
+    {"--last", "N", "trace: the last N events only", NULL},
 };
 static const struct cmd_option help_options[] = {
     {"--markdown", NULL, "print docs/job-file.md", NULL},
@@ -86,6 +92,13 @@ const struct cmd cmds[] = {
      "  echo \"The bridge.\" | quire tokenize model.gguf\n"
      "  quire tokenize model.gguf notes.txt --ids | wc -l",
      1, 2, WORDS_MODEL, OPTIONS(tokenize_options), cmd_tokenize},
+    {"kv", "WORD FILE|FOLDER", "look into the KV store",
+     "trace prints the events of KV pages that a run left in its folder, or is writing: pages "
+     "handed out,\n"
+     "found, missed, spilled, loaded and given up. docs/kv-tracing.md explains them.\n\n"
+     "  quire kv trace results/ --last 20\n"
+     "  quire kv trace results/kv.ring --json",
+     2, 2, WORDS_NONE, OPTIONS(kv_options), cmd_kv},
     {"version", "", "print the version", "  quire version", 0, 0, WORDS_NONE, NULL, 0,
      cmd_version},
 };

@@ -1,5 +1,6 @@
 #include "pipeline/report.h"
 
+#include "pipeline/kv_report.h"
 #include "pipeline/version.h"
 #include "stages/write/result.h"
 
@@ -62,15 +63,6 @@ static json_t *memory(const struct report *r)
     set(o, "plan", plan);
     set(o, "limit", p->limit == UINT64_MAX ? json_null() : json_integer((json_int_t)p->limit));
     set_count(o, "peak_rss", (int64_t)r->peak_rss);
-    return o;
-}
-
-static json_t *kv(const struct report *r)
-{
-    json_t *o = json_object();
-    set_count(o, "pages", r->pages.total);
-    set_count(o, "peak_used", r->pages.peak_used);
-    set_count(o, "evictions", r->pages.evictions);
     return o;
 }
 
@@ -175,7 +167,7 @@ char *report_json(const struct report *r, struct err *e)
     set(o, "tokens", tokens(r->stats));
     set(o, "speed", speed(r));
     set(o, "memory", memory(r));
-    set(o, "kv", kv(r));
+    set(o, "kv", kv_report_json(&r->pages, &r->stats->kv, &r->stats->stability));
     set(o, "failures", failures(r));
     set(o, "slowest", slowest(r));
     set(o, "resolved_job", result_text(r->resolved_job));

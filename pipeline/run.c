@@ -2,6 +2,7 @@
 
 #include "pipeline/cmd.h"
 #include "pipeline/flow.h"
+#include "pipeline/kv_report.h"
 #include "pipeline/lock.h"
 #include "pipeline/progress.h"
 #include "pipeline/report.h"
@@ -198,6 +199,21 @@ static void judge(struct run *run, int rc, const struct err *e)
     }
 }
 
+static void log_kv(const struct run_stats *stats)
+{
+    struct err e = {0};
+    struct buf line;
+    buf_init(&line, 4096);
+    if (atomic_load(&stats->kv.lookup_tokens) == 0)
+        return;
+    if (kv_report_line(&stats->kv, &line, &e) == 0)
+        log_info("kv", "%s", line.data);
+    buf_clear(&line);
+    if (stability_line(&stats->stability, &line, &e) == 0)
+        log_info("kv", "%s", line.data);
+    buf_release(&line);
+}
+
 static int write_report(struct run *run, const struct err *why, struct err *e)
 {
     struct report report = {
@@ -230,6 +246,7 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
                          run->resolved.len, e);
     log_info("run", "peak memory %.1f MiB, %.1f s", (double)report.peak_rss / (1 << 20),
              report.seconds);
+    log_kv(&run->stats);
     free(text);
     return rc;
 }

@@ -42,7 +42,8 @@ static int open_pages(struct setup *s, struct err *e)
 {
     const struct model_sizes *sizes = &s->plan.sizes;
     uint8_t context[HASH_BYTES];
-    int rc = model_context_digest(s->model, context, e);
+    struct page_use use = {.codec = "exact", .attention = "full"};
+    int rc = model_context_digest(s->model, &use, context, e);
     if (!rc)
         rc = page_pool_new(&s->pages, s->plan.n_pages, sizes->n_layer, sizes->slice_bytes, e);
     if (!rc)

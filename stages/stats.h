@@ -2,6 +2,9 @@
 #ifndef QUIRE_STATS_H
 #define QUIRE_STATS_H
 
+#include "stages/kv/counters.h"
+#include "stages/kv/stability.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -13,6 +16,8 @@ struct run_stats {
     atomic_llong prompt_tokens, prefill_tokens, reused_tokens, generated_tokens;
     atomic_llong prefill_us, decode_us;
     atomic_llong kv_pages_used, kv_pages_peak;
+    struct kv_counters kv;
+    struct stability stability;
     atomic_llong doc_tokens; /* tokens of document text seen by chunk */
 };
 

@@ -14,6 +14,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -102,10 +103,12 @@ def main():
     ap.add_argument('builds', nargs='+', type=pathlib.Path)
     a = ap.parse_args()
     tally = Tally()
-    for i, build in enumerate(a.builds):
-        for name, command, timeout in plan(build.resolve(), a.tier, i == 0):
-            if a.only in name:
-                run(name, command, tally, timeout)
+    with tempfile.TemporaryDirectory(prefix='quire-cache-') as cache:   # tests leave no trace in the user's
+        os.environ['XDG_CACHE_HOME'] = cache
+        for i, build in enumerate(a.builds):
+            for name, command, timeout in plan(build.resolve(), a.tier, i == 0):
+                if a.only in name:
+                    run(name, command, tally, timeout)
     print(f'{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped')
     return 1 if tally.failed or not tally.passed else 0
 

@@ -133,13 +133,42 @@ int file_make_dirs(const char *path, struct err *e)
     return rc;
 }
 
+static int64_t nanoseconds(struct timespec t)
+{
+    return (int64_t)((uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec);
+}
+
+static struct file_id id_of(const struct stat *st)
+{
+    return (struct file_id){.dev = st->st_dev,
+                            .ino = st->st_ino,
+                            .size = (uint64_t)st->st_size,
+                            .mtime_ns = nanoseconds(st->st_mtim),
+                            .ctime_ns = nanoseconds(st->st_ctim)};
+}
+
+int file_id_of(const char *path, struct file_id *out, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return fail(e, "stat", path);
+    *out = id_of(&st);
+    return 0;
+}
+
+bool file_id_equal(const struct file_id *a, const struct file_id *b)
+{
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
 int file_map_open(struct file_map *m, const char *path, struct err *e)
 {
     *m = (struct file_map){.data = (const unsigned char *)"", .len = 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
     if (fd < 0)
         return fail(e, "open", path);
-    struct stat st;
+    struct stat st = {0};
     if (fstat(fd, &st) != 0) {
         rc = fail(e, "stat", path);
     } else if (!S_ISREG(st.st_mode)) {
@@ -151,6 +180,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *e)
         else
             *m = (struct file_map){.data = p, .len = (size_t)st.st_size};
     }
+    m->id = id_of(&st);
     close(fd);
     return rc;
 }

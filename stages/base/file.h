@@ -9,6 +9,8 @@
 
 #include "stages/base/buf.h"
 
+#include <stdint.h>
+
 /* Read a whole file into b (appending); more than b's cap is -ERR_LIMIT. */
 int file_read(const char *path, struct buf *b, struct err *e) MUST_CHECK;
 
@@ -25,10 +27,19 @@ int file_sync_parent(const char *path, struct err *e) MUST_CHECK;
 /* Make a folder and its parents (mode 0755); an existing folder is fine. */
 int file_make_dirs(const char *path, struct err *e) MUST_CHECK;
 
+/* Which file, in which state: differs after a write, a replacement, or a change of its times. */
+struct file_id {
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+};
+int file_id_of(const char *path, struct file_id *out, struct err *e) MUST_CHECK;
+bool file_id_equal(const struct file_id *a, const struct file_id *b);
+
 /* A read-only map of a file. An empty file has data "" and len 0. */
 struct file_map {
     const unsigned char *data;
     size_t len;
+    struct file_id id; /* when it was mapped */
 };
 int file_map_open(struct file_map *m, const char *path, struct err *e) MUST_CHECK;
 void file_map_close(struct file_map *m); /* safe on a zeroed struct */

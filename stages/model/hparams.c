@@ -290,3 +290,51 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
     h->n_vocab = (int)tokens->count;
     return 0;
 }
+
+static void add_real(struct hash *h, const char *tag, double v)
+{
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof(bits));
+    hash_field_u64(h, tag, bits);
+}
+
+void hparams_digest(const struct hparams *p, uint8_t out[HASH_BYTES])
+{
+    const struct {
+        const char *tag;
+        int value;
+    } whole[] = {{"vocab", p->n_vocab},
+                 {"layers", p->n_layer},
+                 {"embd", p->n_embd},
+                 {"ff", p->n_ff},
+                 {"heads", p->n_head},
+                 {"kv heads", p->n_kv_head},
+                 {"head", p->head_dim},
+                 {"neox", p->neox},
+                 {"rot", p->rot},
+                 {"tied", p->tied},
+                 {"rope factors", p->rope_llama3},
+                 {"qk norm", p->qk_norm},
+                 {"bias", p->qkv_bias},
+                 {"post norms", p->post_norms},
+                 {"gelu", p->gelu},
+                 {"window", p->window}};
+    const struct {
+        const char *tag;
+        double value;
+    } real[] = {{"eps", p->rms_eps},
+                {"embd scale", p->embed_scale},
+                {"attn scale", p->attn_scale},
+                {"rope base", p->rope_base},
+                {"rope base local", p->rope_base_local},
+                {"rope linear", p->rope_linear}};
+    struct hash h;
+    hash_init(&h);
+    hash_field(&h, "arch", archs[p->arch].name, strlen(archs[p->arch].name));
+    for (size_t i = 0; i < ARRAY_LEN(whole); i++)
+        hash_field_u64(&h, whole[i].tag, (uint64_t)whole[i].value);
+    for (size_t i = 0; i < ARRAY_LEN(real); i++)
+        add_real(&h, real[i].tag, real[i].value);
+    hash_field(&h, "local", p->local, sizeof(p->local));
+    hash_end(&h, out);
+}

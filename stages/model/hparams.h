@@ -2,6 +2,7 @@
 #ifndef QUIRE_MODEL_HPARAMS_H
 #define QUIRE_MODEL_HPARAMS_H
 
+#include "stages/base/hash.h"
 #include "stages/model/gguf.h"
 
 enum arch { ARCH_LLAMA, ARCH_QWEN2, ARCH_QWEN3, ARCH_GEMMA3, ARCH_NULL };
@@ -29,6 +30,8 @@ struct hparams {
 
 /* -ERR_UNSUPPORTED for an architecture or feature not known, with the list; -ERR_FORMAT otherwise; reach JOB. */
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e) MUST_CHECK;
+/* Digest of all of them that change a number: not the name, not the length that the model was trained for. */
+void hparams_digest(const struct hparams *h, uint8_t out[HASH_BYTES]);
 const char *arch_name(enum arch a);
 
 #endif

@@ -3,13 +3,13 @@
 #include "stages/base/file.h"
 #include "stages/base/mem.h"
 #include "stages/model/forward.h"
+#include "stages/model/identity.h"
 #include "stages/model/null_model.h"
 #include "stages/model/weights.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <string.h>
 
 /* Part of every KV key: raise one when the same model would give other bytes in a page. */
 enum { ARITHMETIC_VERSION = 2, PAGE_LAYOUT_VERSION = 1 };
@@ -27,15 +27,18 @@ struct model {
     struct kernels kernels;
     struct forward *forward; /* NULL until loaded */
 
-    pthread_t hasher;
-    bool hashing, hashed;
-    uint8_t digest[HASH_BYTES];
+    char *path; /* of the file */
+    bool verify;
+    struct identity *identity; /* NULL until asked for */
+    struct model_digests null_digests;
 };
 
 static int open_gguf(struct model *m, const struct model_config *c, struct err *e)
 {
     if (!c->file)
         return err_set(e, REACH_JOB, ERR_CONFIG, "model.file is not set");
+    m->path = mem_strdup(c->file);
+    m->verify = c->verify;
     int rc = file_map_open(&m->map, c->file, e);
     if (rc)
         return rc;
@@ -55,6 +58,8 @@ int model_open(struct model **out, const struct model_config *c, struct err *e)
     m->null = c->kind == MODEL_NULL;
     if (m->null) {
         null_model_hparams(&m->hparams);
+        hash_bytes("null model", 10, m->null_digests.file);
+        hash_bytes("null model", 10, m->null_digests.weights);
         m->vocab = vocab_bytes();
     } else {
         int rc = open_gguf(m, c, e);
@@ -92,35 +97,17 @@ void model_plan(const struct model *m, int max_rows, int max_logits, struct mode
     out->page_bytes = (uint64_t)h->n_layer * ((out->slice_bytes + 63) & ~(size_t)63);
 }
 
-/* Runs beside the packing. As there, what was read goes back to the system. */
-static void *hash_map(void *arg)
+/* Found in the cache, or computed beside the packing. */
+static void start_identity(struct model *m)
 {
-    enum { STEP = 4 << 20 };
-    struct model *m = arg;
-    struct hash h;
-    hash_init(&h);
-    for (size_t at = 0; at < m->map.len; at += STEP) {
-        size_t n = m->map.len - at < STEP ? m->map.len - at : STEP;
-        hash_add(&h, m->map.data + at, n);
-        (void)madvise((void *)((uintptr_t)m->map.data + at), n,
-                      MADV_DONTNEED); /* only advice */
-    }
-    hash_end(&h, m->digest);
-    return NULL;
+    if (!m->null && !m->identity)
+        m->identity = identity_start(m->path, &m->map, &m->gguf, m->verify);
 }
 
-static void finish_hash(struct model *m)
+static const struct model_digests *digests(struct model *m)
 {
-    if (m->hashing) {
-        pthread_join(m->hasher, NULL);
-        m->hashing = false;
-        m->hashed = true;
-    }
-    if (!m->hashed && m->null)
-        hash_bytes("null model", 10, m->digest);
-    else if (!m->hashed)
-        hash_map(m);
-    m->hashed = true;
+    start_identity(m);
+    return m->null ? &m->null_digests : identity_wait(m->identity);
 }
 
 int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits,
@@ -131,8 +118,7 @@ int model_load(struct model *m, const struct kernels *k, int max_rows, int max_l
     m->limits = limits_of(m, max_rows, max_logits);
     if (m->null)
         return 0;
-    if (!m->hashed)
-        m->hashing = pthread_create(&m->hasher, NULL, hash_map, m) == 0;
+    start_identity(m);
     int rc = weights_load(&m->weights, e);
     return rc ? rc
               : forward_new(&m->forward, &m->hparams, &m->weights, &m->kernels, m->limits, e);
@@ -142,13 +128,13 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
-    if (m->hashing)
-        pthread_join(m->hasher, NULL);
+    identity_free(m->identity);
     forward_free(m->forward);
     weights_release(&m->weights);
     vocab_free(m->vocab);
     gguf_release(&m->gguf);
     file_map_close(&m->map);
+    free(m->path);
     free(m);
 }
 
@@ -170,24 +156,33 @@ const struct gguf *model_gguf(const struct model *m)
 int model_digest(struct model *m, char out[HASH_HEX], struct err *e)
 {
     (void)e;
-    finish_hash(m);
-    hash_hex(m->digest, out);
+    hash_hex(digests(m)->file, out);
     return 0;
 }
 
-int model_context_digest(struct model *m, uint8_t out[HASH_BYTES], struct err *e)
+int model_context_digest(struct model *m, const struct page_use *use, uint8_t out[HASH_BYTES],
+                         struct err *e)
 {
     (void)e;
-    finish_hash(m);
-    /* The file's digest covers weights, vocabulary and RoPE settings. */
+    bool exact = strcmp(use->codec, "exact") == 0;
+    uint8_t hparams[HASH_BYTES], vocab[HASH_BYTES];
+    hparams_digest(&m->hparams, hparams);
+    vocab_digest(m->vocab, vocab);
     struct hash h;
     hash_init(&h);
-    hash_field(&h, "model", m->digest, sizeof(m->digest));
-    hash_field_u64(&h, "arithmetic", ARITHMETIC_VERSION);
-    hash_field_u64(&h, "page layout", PAGE_LAYOUT_VERSION);
-    hash_field_u64(&h, "page tokens", PAGE_TOKENS);
+    hash_field(&h, "weights", digests(m)->weights, HASH_BYTES);
+    hash_field(&h, "vocabulary", vocab, sizeof(vocab));
+    hash_field(&h, "hyperparameters", hparams, sizeof(hparams));
+    hash_field(&h, "attention", use->attention, strlen(use->attention));
     hash_field(&h, "kv type", "f16", 3);
-    hash_field(&h, "attention", "full", 4);
+    hash_field(&h, "codec", use->codec, strlen(use->codec));
+    /* Rows see the positions of their own pass before a lossy codec has rounded them. Exact pages are the
+     * same for every grid (rule 1). */
+    hash_field_u64(&h, "grid", exact ? 0 : (uint64_t)use->grid);
+    hash_field_u64(&h, "page tokens", PAGE_TOKENS);
+    hash_field_u64(&h, "page layout", PAGE_LAYOUT_VERSION);
+    hash_field_u64(&h, "arithmetic", ARITHMETIC_VERSION);
+    hash_field(&h, "kernels", "exact", 5); /* all tables give the same bytes */
     hash_end(&h, out);
     return 0;
 }

@@ -38,10 +38,19 @@ void model_free(struct model *m);
 const struct hparams *model_hparams(const struct model *m);
 const struct vocab *model_vocab(const struct model *m);
 const struct gguf *model_gguf(const struct model *m); /* NULL for the null model */
-/* SHA-256 of the model file (hex), computed at load while packing reads it, or at first use. */
+/* SHA-256 of the model file (hex): remembered (digest_cache.h), computed beside the packing, or at first use. */
 int model_digest(struct model *m, char out[HASH_HEX], struct err *e) MUST_CHECK;
-/* Digest of everything that changes KV numbers, for prefix_index_new(). */
-int model_context_digest(struct model *m, uint8_t out[HASH_BYTES], struct err *e) MUST_CHECK;
+
+/* What a run does to pages that changes their numbers. */
+struct page_use {
+    const char *codec;     /* "exact", or the name of the lossy codec that they went through */
+    const char *attention; /* mode, and its parameters if it has any: "full" */
+    int grid; /* prefill passes end at multiples of this; matters for lossy codecs only */
+};
+/* Digest of everything that changes the numbers in a page or the logits: weights by content, vocabulary,
+ * hyperparameters, the use of pages, versions of arithmetic and layout. Key of prefix_index_new(). */
+int model_context_digest(struct model *m, const struct page_use *use, uint8_t out[HASH_BYTES],
+                         struct err *e) MUST_CHECK;
 
 /* New rows of one sequence in a pass. */
 struct forward_rows {

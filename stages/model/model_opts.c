@@ -19,6 +19,12 @@ const struct opt model_opts[] = {
     {"kernels", OPT_ENUM, M(kernels), "auto", 0, 0, kernel_names, 0,
      "Which table of kernels computes. All give the same bytes; auto takes the fastest that "
      "this CPU has."},
+    {"verify", OPT_BOOL, M(verify), "no", 0, 0, NULL, 0,
+     "Read the whole file to compute its digest, and say whether the one that was remembered "
+     "from an "
+     "earlier run is right. Otherwise a file with the same path, size, times and inode is "
+     "taken "
+     "for the same."},
 };
 const size_t n_model_opts = sizeof(model_opts) / sizeof(model_opts[0]);
 

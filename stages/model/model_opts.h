@@ -12,6 +12,7 @@ struct model_config {
     char *file;
     int context; /* tokens of prompt and answer together; 0: min(8192, what the model was trained for) */
     int kernels; /* enum kernel_choice */
+    bool verify; /* compute the digests anew, whatever is remembered */
 };
 
 struct prompt_config {

@@ -9,6 +9,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOB = 'tests/golden/check/good/least.yaml'
+RING = 'tests/fuzz/corpus/trace/full.ring'
 MODEL = 'samples/models/smollm2-135m-instruct-q4_1.gguf'
 
 # words, exit status, text that stdout holds (None: nothing), text that stderr holds (None: nothing)
@@ -47,6 +48,17 @@ CASES = [
     ('inspect nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
     ('inspect README.md', 3, None, 'README.md: '),
     ('tokenize README.md', 3, None, 'README.md: '),
+    ('help kv', 0, 'quire kv trace', None),
+    ('kv trace', 2, None, 'usage: quire kv WORD FILE|FOLDER'),
+    ('kv tarce x', 2, None, 'unknown word "tarce": did you mean "trace"?'),
+    ('kv trace nowhere.ring', 3, None, 'cannot open "nowhere.ring"'),
+    ('kv trace samples', 3, None, 'samples/kv.ring'),
+    ('kv trace README.md', 3, None, 'README.md: not a ring of KV events'),
+    (f'kv trace {RING} --last 0', 2, None, '--last: "0" is not a number from 1'),
+    (f'kv trace {RING} --last 5x', 2, None, '--last: "5x" is not a number'),
+    (f'kv trace {RING}', 0, '29 events, the last 8 kept', None),
+    (f'kv trace {RING} --last 1', 0, 'spill     ram        28 ', None),
+    (f'kv trace {RING} --json', 0, '"op": "spill", "tier": "ram", "page": 28, "key": "', None),
     (f'check {JOB} --set model.kind=null --set model.file=no/such.gguf', 0,
      'note     model.kind is null: model.file is not opened', None),
     (f'run {JOB} --set decode.max_tokens=0', 2, None, '--set: decode.max_tokens: 0 is too small'),

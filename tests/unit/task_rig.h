@@ -143,7 +143,8 @@ static inline void rig_open(struct rig *g)
     uint8_t digest[HASH_BYTES];
     assert_int_equal(page_pool_new(&g->pages, g->n_pages, sizes.n_layer, sizes.slice_bytes, &e),
                      0);
-    assert_int_equal(model_context_digest(g->model, digest, &e), 0);
+    struct page_use use = {.codec = "exact", .attention = "full"};
+    assert_int_equal(model_context_digest(g->model, &use, digest, &e), 0);
     g->prefixes = prefix_index_new(g->pages, digest);
     g->env = (struct stage_env){.chunk = &g->chunk,
                                 .prompt = &g->prompt,

@@ -218,7 +218,8 @@ static void pages_of_a_shared_prefix_give_the_same_bytes(void **state)
     one_by_one(m, &t);
     struct page_pool *pool = pool_of(m, 16);
     uint8_t context[HASH_BYTES];
-    assert_int_equal(model_context_digest(m, context, &e), 0);
+    struct page_use use = {.codec = "exact", .attention = "full"};
+    assert_int_equal(model_context_digest(m, &use, context, &e), 0);
     struct prefix_index *index = prefix_index_new(pool, context);
     float *out = malloc((size_t)t.n_vocab * sizeof(*out));
     for (int round = 0; round < 2; round++) {

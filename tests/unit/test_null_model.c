@@ -32,7 +32,8 @@ static struct run run_of(void)
     assert_int_equal(model_load(r.m, &k, MAX, 8, &e), 0);
     model_plan(r.m, MAX, 8, &s);
     assert_int_equal(page_pool_new(&r.pool, 64, s.n_layer, s.slice_bytes, &e), 0);
-    assert_int_equal(model_context_digest(r.m, context, &e), 0);
+    struct page_use use = {.codec = "exact", .attention = "full"};
+    assert_int_equal(model_context_digest(r.m, &use, context, &e), 0);
     r.index = prefix_index_new(r.pool, context);
     return r;
 }

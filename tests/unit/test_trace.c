@@ -1,4 +1,4 @@
-/* The ring of KV events: what is written comes back; half-written slots are seen. */
+/* The ring of KV events: what is written comes back, half-written slots are seen, probes are in the program. */
 #include "stages/kv/trace_read.h"
 
 #include "stages/base/file.h"
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,6 +23,7 @@
 
 static char folder[] = "/tmp/quire-trace-XXXXXX";
 static char path[64];
+static const char *program_folder;
 
 static int make_folder(void **state)
 {
@@ -352,8 +354,38 @@ static void test_a_full_disk_is_an_error_at_once_and_leaves_no_file(void **state
     assert_int_not_equal(stat(path, &st), 0);
 }
 
-int main(void)
+/* ---- probes ---- */
+
+static void test_every_operation_is_a_probe_of_the_program(void **state)
 {
+    (void)state;
+    if (system("readelf --version >/dev/null 2>&1") != 0) {
+        print_message("skipped: no readelf (apt install binutils)\n");
+        skip();
+    }
+    char command[4200], line[512];
+    bool found[KV_OP_COUNT] = {false}, ours = false;
+    snprintf(command, sizeof(command), "readelf -nW '%s/../../quire'", program_folder);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        char name[64];
+        if (strstr(line, "Provider:"))
+            ours = strstr(line, "Provider: quire") != NULL;
+        if (ours && sscanf(line, " Name: kv_%63s", name) == 1)
+            for (int op = 0; op < KV_OP_COUNT; op++)
+                found[op] |= strcmp(name, kv_op_name((enum kv_op)op)) == 0;
+    }
+    pclose(f);
+    for (int op = 0; op < KV_OP_COUNT; op++)
+        if (!found[op])
+            fail_msg("quire:kv_%s is not in the program", kv_op_name((enum kv_op)op));
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    program_folder = dirname(argv[0]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events_come_back_in_order_with_everything_they_said),
         cmocka_unit_test(test_every_operation_and_tier_has_a_name_and_comes_back),
@@ -367,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_a_ring_that_is_replaced_stays_usable_for_its_owner),
         cmocka_unit_test(test_a_file_that_cannot_be_made_is_an_error_with_its_name),
         cmocka_unit_test(test_a_full_disk_is_an_error_at_once_and_leaves_no_file),
+        cmocka_unit_test(test_every_operation_is_a_probe_of_the_program),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,21 @@
+#include "stages/kv/codec_policy.h"
+
+static const struct codec_layer q8 = {8, 8, 0}, k8v4 = {8, 4, 0}, q4 = {4, 4, 0};
+
+/* By thirds of the depth. An error of an early layer passes through all later ones; the last layers only mix
+ * values into what is nearly the answer, and bear to lose their small ones. */
+static const struct codec_layer layered[3] = {{8, 8, 0}, {8, 4, 0}, {4, 4, 12}};
+
+struct codec_layer codec_policy(enum codec_kind kind, int layer, int n_layer)
+{
+    switch (kind) {
+    case CODEC_Q8:
+        return q8;
+    case CODEC_K8V4:
+        return k8v4;
+    case CODEC_Q4:
+        return q4;
+    default:
+        return layered[3 * layer / n_layer];
+    }
+}
