@@ -1,5 +1,7 @@
 #include "pipeline/plan.h"
 
+#include "stages/ingest/text_out.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +12,12 @@ enum {
     MOST_BATCH = 256,      /* the range of decode.batch */
     BASE_BYTES = 24 << 20, /* program, libraries, stacks of the threads, small tables */
     VOCAB_BYTES = 128,     /* per token: text, hash and merge tables */
-    DOCUMENTS = 4, /* of ingest.max_document: bytes read, text made, text cut, its tokens */
+    DOCUMENTS =
+        4, /* of ingest.max_document: two copies while text is made, one cut, one answered */
+    TABLES = 3,           /* of blocks: made, cut, answered */
+    TREE_BYTES = 8 << 20, /* a segment of Markdown, or the buffers of an archive */
+    TEAMS = 2,
+    THREAD_BYTES = 64 << 10, /* stack that a thread of the team touches, and its descriptor */
 };
 
 int plan_context(const struct job *j, int trained)
@@ -18,6 +25,11 @@ int plan_context(const struct job *j, int trained)
     if (j->model.context)
         return j->model.context;
     return trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+}
+
+int plan_threads(const struct job *j, const struct machine *k)
+{
+    return j->limits.threads ? j->limits.threads : k->cpus;
 }
 
 static void add(struct plan *p, enum plan_group group, const char *what, uint64_t bytes,
@@ -111,7 +123,7 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     int prefill = (j->prefill.batch + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
     p->rows = prefill > p->batch ? prefill : p->batch;
     p->logits = p->batch;
-    p->threads = j->limits.threads ? j->limits.threads : k->cpus;
+    p->threads = plan_threads(j, k);
     p->pages_per_sequence = (p->context + PAGE_TOKENS - 1) / PAGE_TOKENS;
     model_plan(m, p->rows, p->logits, &p->sizes);
     find_limit(p, j, k);
@@ -120,7 +132,9 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
 
     const struct model_sizes *s = &p->sizes;
     uint64_t page = s->page_bytes, vocab = (uint64_t)h->n_vocab,
-             waiting = (uint64_t)(p->batch + j->limits.queue + 1);
+             waiting = (uint64_t)(p->batch + j->limits.queue + 1),
+             table = text_blocks_bytes((size_t)j->ingest.max_document),
+             one = j->ingest.max_document + table;
     add(p, PLAN_WEIGHTS, "packed", s->weights, "all matrices, in the layout of the kernels");
     add(p, PLAN_WEIGHTS, "mapped", s->mapped, "rows of the file that stay in use: embeddings");
     add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * page,
@@ -131,9 +145,17 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     add(p, PLAN_RUN, "logits", waiting * vocab * 4,
         "(decode.batch %d + limits.queue %d + 1) x %d tokens x 4", p->batch, j->limits.queue,
         h->n_vocab);
-    add(p, PLAN_RUN, "queues", j->limits.queue_bytes, "limits.queue_bytes");
+    add(p, PLAN_RUN, "queues", j->limits.queue_bytes > one ? j->limits.queue_bytes : one, "%s",
+        j->limits.queue_bytes > one ? "limits.queue_bytes"
+                                    : "one document, which is let through");
     add(p, PLAN_RUN, "documents", DOCUMENTS * j->ingest.max_document,
-        "%d x ingest.max_document: read, made text, cut, counted", DOCUMENTS);
+        "%d x ingest.max_document: read, made text, cut, answered", DOCUMENTS);
+    add(p, PLAN_RUN, "blocks", TABLES * table + TREE_BYTES,
+        "%d tables of %.1f MiB, and %d MiB to make them", TABLES, (double)table / (1 << 20),
+        TREE_BYTES >> 20);
+    add(p, PLAN_RUN, "threads", TEAMS * (uint64_t)p->threads * THREAD_BYTES,
+        "%d teams (load, compute) of %d threads x %d KiB", TEAMS, p->threads,
+        THREAD_BYTES >> 10);
     add(p, PLAN_RUN, "base", BASE_BYTES + vocab * VOCAB_BYTES,
         "%d MiB + %d tokens of vocabulary x %d", BASE_BYTES >> 20, h->n_vocab, VOCAB_BYTES);
     find_most(p, h->context_train, vocab * 4);

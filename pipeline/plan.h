@@ -51,6 +51,9 @@ int plan_fits(const struct plan *p, struct err *e) MUST_CHECK;
 /* The table, with the limit and what would fit. */
 int plan_print(const struct plan *p, struct buf *out, struct err *e) MUST_CHECK;
 
+/* Threads of the compute team. The scratch of a pass is planned for the team of the calling thread: set it first. */
+int plan_threads(const struct job *j, const struct machine *k);
+
 /* Context of a job: its own, or 8192, or less when the model was trained for less. */
 int plan_context(const struct job *j, int trained);
 

@@ -104,6 +104,8 @@ int setup_read(struct setup *s, const struct job *job, struct err *e)
     struct machine machine;
     machine_read(&machine, "");
     int rc = open_kernels(s, job, e);
+    omp_set_num_threads(
+        plan_threads(job, &machine)); /* the plan counts their scratch; loading uses them */
     if (!rc)
         rc = model_open(&s->model, &job->model, e);
     if (!rc)
@@ -120,7 +122,6 @@ int setup_open(struct setup *s, const struct job *job, struct err *e)
         rc = plan_fits(&s->plan, e);
     if (rc)
         return rc;
-    omp_set_num_threads(s->plan.threads); /* packing the weights uses the team, too */
     rc = model_load(s->model, &s->kernels, s->plan.rows, s->plan.logits, e);
     if (!rc)
         rc = open_pages(s, e);

@@ -67,7 +67,7 @@ int hash_file(const char *path, uint8_t out[HASH_BYTES], struct err *e)
         return err_set(e, REACH_DOC, ERR_IO, "cannot open \"%s\": %s", path, strerror(errno));
     struct hash h;
     hash_init(&h);
-    static _Thread_local char block[256 * 1024];
+    char block[64 * 1024];
     ssize_t n;
     while ((n = read(fd, block, sizeof(block))) > 0)
         hash_add(&h, block, (size_t)n);

@@ -23,6 +23,7 @@ struct cutting {
     const struct stage_env *env;
     const struct vocab *vocab;
     const struct doc *doc;
+    struct headings headings;
     int answer_tokens; /* kept free beside the prompt */
     int most_tokens;   /* of a piece; 0: no limit of its own */
 };
@@ -34,11 +35,11 @@ static int64_t count(void *ctx, const char *text, size_t len)
 }
 
 /* Tokens of a prompt with everything but the text: the dearest question decides. -1: no memory. */
-static int64_t fixed_tokens(const struct cutting *c, size_t begin)
+static int64_t fixed_tokens(struct cutting *c, size_t begin)
 {
     const struct opt_list *q = &c->env->task->questions;
     bool ask = c->env->task->kind == TASK_ASK;
-    char *headings = heading_path(c->doc, begin);
+    char *headings = heading_path(&c->headings, begin);
     struct prompt_values v = {.text = "", .title = c->doc->title, .headings = headings};
     int64_t most = 0;
     for (size_t i = 0; i < (ask ? q->n : 1); i++) {
@@ -54,14 +55,14 @@ static int64_t fixed_tokens(const struct cutting *c, size_t begin)
 
 static int64_t room(void *ctx, size_t begin)
 {
-    const struct cutting *c = ctx;
+    struct cutting *c = ctx;
     int64_t fixed = fixed_tokens(c, begin);
     int64_t fits = fixed < 0 ? 0 : c->env->context - fixed - c->answer_tokens;
     return c->most_tokens > 0 && c->most_tokens < fits ? c->most_tokens : fits;
 }
 
 /* The document does not fit into one prompt, and the job wants one. */
-static int too_long(const struct cutting *c, struct err *e)
+static int too_long(struct cutting *c, struct err *e)
 {
     int64_t text = vocab_count(c->vocab, c->doc->text, c->doc->text_len),
             fixed = fixed_tokens(c, 0);
@@ -85,6 +86,7 @@ static int cut(const struct stage *s, const struct doc *d, struct piece_list *ou
     struct cutting c = {.env = env,
                         .vocab = model_vocab(env->model),
                         .doc = d,
+                        .headings = {.doc = d},
                         .answer_tokens = env->decode->max_tokens};
     struct cut_text text = {
         .text = d->text, .len = d->text_len, .blocks = d->blocks, .n_blocks = d->n_blocks};
@@ -145,6 +147,7 @@ static int chunk_push(struct stage *s, struct rec *r, struct err *e)
     }
     int rc = 0;
     size_t block = 0;
+    struct headings headings = {.doc = d};
     for (size_t i = 0; i < pieces.n && rc == 0; i++) {
         const struct piece *p = &pieces.items[i];
         struct rec *out = rec_new(REC_CHUNK, d);
@@ -153,7 +156,7 @@ static int chunk_push(struct stage *s, struct rec *r, struct err *e)
                                     .begin = p->begin,
                                     .end = p->end,
                                     .tokens = p->tokens,
-                                    .heading_path = heading_path(d, p->begin)};
+                                    .heading_path = heading_path(&headings, p->begin)};
         find_pages(d, &out->chunk, &block);
         atomic_fetch_add(&s->env->stats->chunks_made, 1);
         atomic_fetch_add(&s->env->stats->doc_tokens, p->tokens);

@@ -5,11 +5,9 @@
 
 #include <string.h>
 
-enum { LEVELS = 9 };
-
 static int level_of(const struct block *b)
 {
-    return b->level < 1 ? 1 : b->level > LEVELS ? LEVELS : b->level;
+    return b->level < 1 ? 1 : b->level > HEADING_LEVELS ? HEADING_LEVELS : b->level;
 }
 
 /* The heading's text on one line, at most HEADING_BYTES. Returns its length. */
@@ -31,41 +29,31 @@ static size_t one_line(const struct doc *d, const struct block *b, char out[HEAD
     return n;
 }
 
-/* The blocks that make the path, outermost first; returns how many. Walks backwards from `at` and stops at a
- * heading of level 1, so that a document with headings is not read from its start for every chunk. */
-static int open_headings(const struct doc *d, size_t at, const struct block *out[LEVELS])
+/* Brings the open headings up to `at`. */
+static void advance(struct headings *h, size_t at)
 {
-    size_t lo = 0, hi = d->n_blocks;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (d->blocks[mid].begin <= at)
-            lo = mid + 1;
-        else
-            hi = mid;
+    const struct doc *d = h->doc;
+    if (h->next > 0 && d->blocks[h->next - 1].begin > at)
+        *h = (struct headings){.doc = d};
+    for (; h->next < d->n_blocks && d->blocks[h->next].begin <= at; h->next++) {
+        const struct block *b = &d->blocks[h->next];
+        if (b->kind != BLOCK_HEADING)
+            continue;
+        while (h->n > 0 && level_of(h->open[h->n - 1]) >= level_of(b))
+            h->n--;
+        h->open[h->n++] = b;
     }
-    const struct block *found[LEVELS];
-    int n = 0, level = LEVELS + 1;
-    for (size_t i = lo; i > 0 && level > 1; i--) {
-        const struct block *b = &d->blocks[i - 1];
-        if (b->kind == BLOCK_HEADING && level_of(b) < level) {
-            level = level_of(b);
-            found[n++] = b;
-        }
-    }
-    for (int i = 0; i < n; i++)
-        out[i] = found[n - 1 - i];
-    return n;
 }
 
-char *heading_path(const struct doc *d, size_t at)
+char *heading_path(struct headings *h, size_t at)
 {
     static const char join[] = " > ", gap[] = "...";
-    const struct block *open[LEVELS];
-    char line[LEVELS][HEADING_BYTES + 1];
-    int n = 0, n_open = open_headings(d, at, open);
+    char line[HEADING_LEVELS][HEADING_BYTES + 1];
+    int n = 0;
     size_t total = 0;
-    for (int i = 0; i < n_open; i++) {
-        size_t len = one_line(d, open[i], line[n]);
+    advance(h, at);
+    for (int i = 0; i < h->n; i++) {
+        size_t len = one_line(h->doc, h->open[i], line[n]);
         total += len + sizeof(join) - 1;
         n += len > 0;
     }
@@ -76,7 +64,8 @@ char *heading_path(const struct doc *d, size_t at)
         front = 1;
         back = n - 1;
     }
-    char *path = mem_need(LEVELS * (HEADING_BYTES + sizeof(join)) + sizeof(gap)), *p = path;
+    char *path = mem_need(HEADING_LEVELS * (HEADING_BYTES + sizeof(join)) + sizeof(gap)),
+         *p = path;
     for (int i = 0; i < n; i++) {
         if (i >= front && i < back) {
             if (i == front)

@@ -104,6 +104,11 @@ static void blank_controls(struct buf *b)
             b->data[i] = ' ';
 }
 
+static const unsigned char *bytes_of(const struct extract_input *in)
+{
+    return (const unsigned char *)(in->bytes->data ? in->bytes->data : "");
+}
+
 static int decode(const struct extract_input *in, const struct extractor *ex,
                   const struct doc_head *h, struct extraction *x, struct buf *utf8,
                   const char **encoding, struct err *e)
@@ -112,14 +117,15 @@ static int decode(const struct extract_input *in, const struct extractor *ex,
     const struct charset *option = label ? charset_find(label, strlen(label)) : NULL;
     enum charset_by by;
     const struct charset *declared = ex->declared ? ex->declared(h) : NULL;
-    const struct charset *c = charset_choose(in->bytes, in->n, option, declared, &by);
+    const struct charset *c =
+        charset_choose(bytes_of(in), in->bytes->len, option, declared, &by);
     struct decode_report report = {0};
-    int rc = charset_decode(c, in->bytes, in->n, in->deadline, utf8, &report, e);
+    int rc = charset_decode(c, bytes_of(in), in->bytes->len, in->deadline, utf8, &report, e);
     if (rc != 0)
         return rc;
     if (is_binary(utf8->data ? utf8->data : "", utf8->len, report.nuls))
         return err_set(e, REACH_DOC, ERR_UNSUPPORTED, "binary data, not text");
-    if (report.bad > in->n / 10 && by >= BY_DETECTOR)
+    if (report.bad > in->bytes->len / 10 && by >= BY_DETECTOR)
         return err_set(e, REACH_DOC, ERR_UNSUPPORTED,
                        "binary data, or text in an unknown encoding");
     if (by == BY_DEFAULT)
@@ -187,7 +193,7 @@ int extract_document(const struct extract_input *in, struct doc *d, struct err *
 {
     char text[HEAD_CHARS], suffix[SUFFIX];
     struct doc_head h;
-    take_head(in->bytes, in->n, in->name, text, suffix, &h);
+    take_head(bytes_of(in), in->bytes->len, in->name, text, suffix, &h);
     const struct extractor *ex = choose(in->cfg->as, &h);
     struct extraction x = {.deadline = in->deadline};
     if (in->torn)
@@ -197,6 +203,7 @@ int extract_document(const struct extract_input *in, struct doc *d, struct err *
     buf_init(&utf8, (size_t)in->cfg->max_document);
     const char *encoding = NULL;
     int rc = decode(in, ex, &h, &x, &utf8, &encoding, e);
+    buf_release(in->bytes);
     if (rc == 0) {
         x.in = utf8.data ? utf8.data : "";
         x.n = utf8.len;

@@ -59,8 +59,8 @@ const struct extractor *extractor_choose(int as, const unsigned char *p, size_t 
                                          const char *name);
 
 struct extract_input {
-    const unsigned char *bytes;
-    size_t n;
+    struct buf
+        *bytes; /* released as soon as they are decoded: two copies of a document at a time */
     const char *name; /* label, for its suffix */
     const char *torn; /* why the bytes are not all there, or NULL */
     const struct ingest_config *cfg;

@@ -18,8 +18,10 @@
 enum {
     SEGMENT = 128 << 10,     /* cut at the next good place after this many bytes */
     SEGMENT_MAX = 512 << 10, /* cut at the next line end whatever it is */
-    SHADOW_LINE = 1000,      /* what decides the structure stands at the front of a line */
-    SHADOW_PREFIX = 200,     /* indentation and markers */
+    NODES = 4 << 10,         /* the same for nodes of the tree, about: some 500 bytes each */
+    NODES_MAX = 16 << 10,
+    SHADOW_LINE = 1000,  /* what decides the structure stands at the front of a line */
+    SHADOW_PREFIX = 200, /* indentation and markers */
     SHADOW_MARKERS = 32,
 };
 
@@ -53,8 +55,8 @@ static bool is_marker(char c)
     return c == '>' || c == '-' || c == '+' || c == '*' || c == '.' || c == ')';
 }
 
-/* Blanks the markers of a line past the bounds. Returns where its text begins. */
-static size_t shadow_prefix(char *line, size_t n)
+/* Blanks the markers of a line past the bounds and adds the others to *nodes. Returns where its text begins. */
+static size_t shadow_prefix(char *line, size_t n, int *nodes)
 {
     size_t i = 0;
     int markers = 0;
@@ -66,10 +68,13 @@ static size_t shadow_prefix(char *line, size_t n)
         if (i >= SHADOW_PREFIX || markers > SHADOW_MARKERS)
             line[i] = 'x';
     }
+    *nodes += markers < SHADOW_MARKERS ? markers : SHADOW_MARKERS;
     return i;
 }
 
-static void feed_line(cmark_parser *parser, const char *s, size_t n)
+/* Returns how many nodes the line may add to the tree, unless it is code: its own, one per marker, and one per
+ * character that inline parsing stops at. */
+static int feed_line(cmark_parser *parser, const char *s, size_t n)
 {
     char line[SHADOW_LINE + 1];
     size_t len = n < SHADOW_LINE ? n : SHADOW_LINE;
@@ -77,7 +82,8 @@ static void feed_line(cmark_parser *parser, const char *s, size_t n)
     if (len == 0 || line[len - 1] != '\n')
         line[len++] = '\n';
     bool text = false;
-    for (size_t i = shadow_prefix(line, len); i < len; i++) {
+    int nodes = 1;
+    for (size_t i = shadow_prefix(line, len, &nodes); i < len; i++) {
         char c = line[i];
         text |= (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
         /* At the front of a line these may be a list, a rule or an HTML block, after text they are
@@ -85,8 +91,10 @@ static void feed_line(cmark_parser *parser, const char *s, size_t n)
         bool inline_mark = text && (c == '*' || c == '_' || (c == '<' && line[i + 1] != '/'));
         if (c == '[' || c == ']' || inline_mark || (unsigned char)c >= 0x80)
             line[i] = 'x';
+        nodes += line[i] != 'x' && strchr("`&\\!<*_", line[i]) != NULL;
     }
     cmark_parser_feed(parser, line, len);
+    return nodes;
 }
 
 /* ---- blocks ---- */
@@ -232,6 +240,16 @@ static bool is_fence(const char *s, size_t n)
     return n - i >= 3 && (memcmp(s + i, "```", 3) == 0 || memcmp(s + i, "~~~", 3) == 0);
 }
 
+/* Does the line at `at` begin something new whatever was before it? After a blank line, text at the margin closes
+ * every list and quote; an item at the margin stands beside those before it. */
+static bool can_cut(const char *s, size_t n, size_t at, bool after_blank)
+{
+    if (at + 1 < n && (s[at] == '-' || s[at] == '*' || s[at] == '+') && s[at + 1] == ' ')
+        return true;
+    return after_blank && !text_is_space(s[at]) && !is_marker(s[at]) &&
+           !(s[at] >= '0' && s[at] <= '9');
+}
+
 /* Parses from begin to the next cut, which is returned in *next. */
 static int run_segment(struct extraction *x, size_t begin, size_t *next, struct err *e)
 {
@@ -239,17 +257,15 @@ static int run_segment(struct extraction *x, size_t begin, size_t *next, struct 
     size_t n = x->out.text.len, at = begin;
     bool fence = false, blank = false;
     cmark_parser *parser = cmark_parser_new(CMARK_OPT_DEFAULT);
-    int rc = 0;
-    while (rc == 0 && at < n && at - begin < SEGMENT_MAX) {
+    int rc = 0, nodes = 0;
+    while (rc == 0 && at < n && at - begin < SEGMENT_MAX && nodes < NODES_MAX) {
         size_t end = line_end(s, n, at);
-        /* After a blank line, text at the margin closes every list and quote. */
-        bool margin =
-            !text_is_space(s[at]) && !is_marker(s[at]) && !(s[at] >= '0' && s[at] <= '9');
-        if (at - begin >= SEGMENT && blank && margin && !fence)
+        if ((at - begin >= SEGMENT || nodes >= NODES) && !fence && can_cut(s, n, at, blank))
             break;
         fence ^= is_fence(s + at, end - at);
         blank = end - at == 1;
-        feed_line(parser, s + at, end - at);
+        int more = feed_line(parser, s + at, end - at);
+        nodes += fence ? 0 : more;
         at = end;
         rc = deadline_check(x->deadline, e);
     }

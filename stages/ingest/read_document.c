@@ -130,8 +130,7 @@ int reader_document(struct reader *r, const struct item *it)
     if (rc == 0)
         rc = refuse(r, it, &b, &e);
     if (rc == 0) {
-        struct extract_input in = {.bytes = (const unsigned char *)b.data,
-                                   .n = b.len,
+        struct extract_input in = {.bytes = &b,
                                    .name = it->name,
                                    .torn = it->s->torn,
                                    .cfg = r->cfg,

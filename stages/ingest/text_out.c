@@ -100,15 +100,27 @@ int text_normalise(struct buf *out, const char *s, size_t n, struct err *e)
 
 /* ---- blocks ---- */
 
+static size_t most_blocks(size_t cap)
+{
+    return cap / BLOCK_BYTES + BLOCKS_MIN;
+}
+
+size_t text_blocks_bytes(size_t cap)
+{
+    return most_blocks(cap) * sizeof(struct block);
+}
+
 static int add_block(struct text_out *t, struct block b, struct err *e)
 {
-    size_t bound = t->text.cap / BLOCK_BYTES + BLOCKS_MIN;
+    size_t bound = most_blocks(t->text.cap);
     if (t->n_blocks == bound) {
         t->blocks[t->n_blocks - 1].end = b.end;
         return 0;
     }
     if (t->n_blocks == t->blocks_cap) {
         size_t grown = t->blocks_cap ? t->blocks_cap * 2 : 64, bytes;
+        if (grown > bound)
+            grown = bound;
         struct block *p =
             size_mul(grown, sizeof(*p), &bytes) ? mem_resize(t->blocks, bytes) : NULL;
         if (!p)

@@ -29,6 +29,8 @@ struct text_out {
 /* cap: most bytes of text. */
 void text_out_init(struct text_out *t, size_t cap);
 void text_out_release(struct text_out *t);
+/* Most bytes of the table of blocks. */
+size_t text_blocks_bytes(size_t cap);
 
 /* Closes the open block, if any, and says what the next text belongs to. */
 int text_open(struct text_out *t, enum block_kind kind, int level, bool pre,

@@ -104,6 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     calls = 0;
     if (len > 0 && cuts_make(&t, &r, 0, &l, &e) == 0) {
         size_t at = 0;
+        struct doc d = {.text = text, .text_len = len, .blocks = blocks, .n_blocks = n_blocks};
+        struct headings rising = {.doc = &d};
         check((size_t)calls <= 60 * (l.n + 1));
         for (size_t i = 0; i < l.n; i++) {
             const struct piece *p = &l.items[i];
@@ -111,12 +113,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check(utf8_is_boundary(text, len, p->end));
             check(count(NULL, text + at, p->end - at) == p->tokens);
             check(p->tokens <= room(NULL, at));
-            struct doc d = {
-                .text = text, .text_len = len, .blocks = blocks, .n_blocks = n_blocks};
-            char *path = heading_path(&d, at);
+            struct headings fresh = {.doc = &d};
+            char *path = heading_path(&rising, at), *same = heading_path(&fresh, at);
+            check((path && same) ? strcmp(path, same) == 0 : path == same);
             check(!path || (strlen(path) <= HEADING_PATH_BYTES &&
                             utf8_valid_prefix(path, strlen(path)) == strlen(path)));
             free(path);
+            free(same);
             at = p->end;
         }
         check(at == len);

@@ -65,10 +65,14 @@ static inline void fuzz_extract(int as, const char *name, const uint8_t *data, s
         struct err e = {0};
         struct deadline deadline;
         deadline_start(&deadline, cfg.timeout);
+        struct buf bytes;
+        buf_init(&bytes, size);
+        fuzz_check(buf_add(&bytes, data, size, &e) == 0);
         struct extract_input in = {
-            .bytes = data, .n = size, .name = name, .cfg = &cfg, .deadline = &deadline};
+            .bytes = &bytes, .name = name, .cfg = &cfg, .deadline = &deadline};
         docs[i] = doc_new();
         int rc = extract_document(&in, docs[i], &e);
+        buf_release(&bytes);
         fuzz_check((rc == 0) == (e.code == ERR_NONE));
         if (rc == 0)
             fuzz_check_text(docs[i]);

@@ -228,14 +228,19 @@ static void heading_paths_name_what_is_open_and_stay_short(void **state)
         text[at++] = '\n';
     }
     struct doc d = {.text = text, .text_len = at, .blocks = b, .n_blocks = (size_t)n};
-    char *path = heading_path(&d, b[2].begin + 1);
+    struct headings h = {.doc = &d};
+    char *path = heading_path(&h, b[2].begin + 1);
     assert_string_equal(path, "H0 of level 1 > H1 of level 2 > H2 of level 3");
     free(path);
-    path = heading_path(&d, b[4].begin);
+    path = heading_path(&h, b[4].begin);
     assert_string_equal(path, "H0 of level 1 > H3 of level 2");
     free(path);
+    path = heading_path(&h, b[1].begin); /* back again */
+    assert_string_equal(path, "H0 of level 1 > H1 of level 2");
+    free(path);
     d.n_blocks = 0;
-    assert_null(heading_path(&d, 5));
+    h = (struct headings){.doc = &d};
+    assert_null(heading_path(&h, 5));
 
     n = 0;
     at = 0;
@@ -247,7 +252,8 @@ static void heading_paths_name_what_is_open_and_stay_short(void **state)
         text[at++] = '\n';
     }
     d = (struct doc){.text = text, .text_len = at, .blocks = b, .n_blocks = 9};
-    path = heading_path(&d, at);
+    h = (struct headings){.doc = &d};
+    path = heading_path(&h, at);
     assert_true(strlen(path) <= HEADING_PATH_BYTES);
     assert_non_null(strstr(path, " > ... > "));
     assert_int_equal(utf8_valid_prefix(path, strlen(path)), strlen(path));

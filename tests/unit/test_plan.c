@@ -133,7 +133,7 @@ static void what_it_says_would_fit_does_fit(void **state)
     struct plan p, again;
     struct err e = {0};
     struct fixture f =
-        open_null("decode: {batch: 4}\nkv: {memory: 64MiB}\nlimits: {memory: 125MiB}\n");
+        open_null("decode: {batch: 4}\nkv: {memory: 64MiB}\nlimits: {memory: 160MiB}\n");
     assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
     assert_int_equal(plan_fits(&p, &e), -ERR_CONFIG);
     assert_true(p.most_context > 0 && p.most_batch > 0);
