@@ -100,6 +100,8 @@ bool evict_one(struct disk *d, struct disk_entry *entry, enum record_state state
         }
     }
     pthread_mutex_lock(&d->table);
+    if (s && was == (enum record_state)0)
+        s->doubtful = true;
     if (goes)
         segs_forget(d, entry);
     if (s)

@@ -30,6 +30,7 @@ struct seg {
     int fd;          /* NO_FD while it is closed */
     int refs;        /* readers of fd */
     bool foreign;    /* not in our format, or of another version: neither read nor written */
+    bool doubtful;   /* something in it could not be read: it is not unlinked for being empty */
     bool dirty;      /* written since the last disk_sync() */
     bool unlinked;   /* not in the list any more; freed with the last reference */
     uint64_t end;    /* behind the last record */

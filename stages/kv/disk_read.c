@@ -44,10 +44,10 @@ enum read_verdict disk_read_at(const struct seg *s, const struct disk_entry *at,
 }
 
 /* The record at this place is not to be found again. */
-static void give_up(struct disk *d, const struct disk_entry *at, bool corrupt)
+static void give_up(struct disk *d, const struct disk_entry *at, enum read_verdict v)
 {
     pthread_mutex_lock(&d->writer);
-    bool locked = corrupt && disk_lock(d);
+    bool corrupt = v == READ_SPOILT, locked = corrupt && disk_lock(d);
     struct disk_entry *entry = index_find(&d->index, at->key);
     if (entry && (entry->segment != at->segment || entry->offset != at->offset))
         entry = NULL; /* another record of the key came meanwhile */
@@ -55,6 +55,9 @@ static void give_up(struct disk *d, const struct disk_entry *at, bool corrupt)
         evict_one(d, entry, RECORD_BAD, false);
     } else if (entry) {
         pthread_mutex_lock(&d->table);
+        struct seg *s = segs_find(d, at->segment);
+        if (s && v == READ_FAILED)
+            s->doubtful = true;
         segs_forget(d, entry);
         pthread_mutex_unlock(&d->table);
     }
@@ -87,7 +90,7 @@ int disk_read(struct disk *d, const uint8_t key[HASH_BYTES], const int32_t *toke
         return 0;
     hash_hex(at.key, name);
     if (at.body_bytes > cap) {
-        give_up(d, &at, true);
+        give_up(d, &at, READ_SPOILT);
         return err_set(e, REACH_DOC, ERR_CORRUPT, "KV page %.16s: %u bytes, at most %zu fit",
                        name, (unsigned)at.body_bytes, cap);
     }
@@ -98,7 +101,7 @@ int disk_read(struct disk *d, const uint8_t key[HASH_BYTES], const int32_t *toke
     int why = errno;
     segs_put(d, s);
     if (v != READ_OK)
-        give_up(d, &at, v == READ_SPOILT);
+        give_up(d, &at, v);
     if (v == READ_FAILED)
         return err_set(e, REACH_DOC, ERR_IO, "cannot read KV page %.16s in \"%s\": %s", name,
                        d->folder, strerror(why));

@@ -228,6 +228,7 @@ static bool walk(struct disk *d, struct seg *s, uint64_t size)
     pthread_mutex_lock(&d->table);
     d->st.corrupt += w->gaps;
     s->end = w->end;
+    s->doubtful |= w->failed;
     pthread_mutex_unlock(&d->table);
     bool whole = !w->failed;
     free(w);
@@ -451,12 +452,12 @@ struct seg *segs_for_append(struct disk *d, uint64_t n)
     return create(d, newest ? newest->number + 1 : 0);
 }
 
-/* A foreign segment is not ours to delete, unless it is one whose maker was killed before its head was written. */
+/* What could not be read may hold anything. A foreign segment is not ours to delete, unless it is one whose maker was killed before its head was written. */
 static bool is_dead(struct disk *d, const struct seg *s, const char *name)
 {
     struct stat st;
     if (!s->foreign)
-        return s->live == 0;
+        return s->live == 0 && !s->doubtful;
     return fstatat(d->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
            st.st_size < SEGMENT_HEAD_BYTES;
 }
