@@ -5,10 +5,12 @@
  *     gap:          gap2       gap1        age
  *     weight:        1/4        1/2         1
  *
- * A gap that was never seen counts as a month, and so does a longer one. So a page used once is worth, at first,
- * what a page is worth that comes back every month; everything wanted more often stays before it.
+ * A gap that was never seen counts as a week, and so does a longer one. So a page used once is worth, at first,
+ * what a page is worth that comes back every week, and what came back night after night and then stopped is worth
+ * less than new text after some five days. With a month instead of a week the first is kept for three weeks, which
+ * in an archive that changes finds less than LRU does (tests/unit/test_eviction.c).
  *
- * The sum is now - t0/2 - t1/4 - t2/4, and a gap that is cut to a month moves the older uses with it: a newer use
+ * The sum is now - t0/2 - t1/4 - t2/4, and a gap that is cut to a week moves the older uses with it: a newer use
  * never lowers the worth, and neither does one more. Rule 4 follows: of a page that is used whenever another one
  * is, the first, second and third last use are at least as new. For the same reason "together" is a matter of
  * the calendar and not of the distance to the use before.
@@ -18,8 +20,8 @@
 #include <assert.h>
 
 enum {
-    TOGETHER = 6 * 3600,       /* s; uses in the same six hours are one */
-    LONG_GAP = 30 * 24 * 3600, /* s */
+    TOGETHER = 6 * 3600,      /* s; uses in the same six hours are one */
+    LONG_GAP = 7 * 24 * 3600, /* s */
 };
 
 static uint32_t gap(uint32_t newer, uint32_t older)

@@ -6,8 +6,8 @@
  * Not:    knows no page, no file and no age limit; inside a run, where the future is known, next_use.h.
  * Rules:  1. Uses within a quarter of a day are one use (a run touches the pages of a document again and again):
  *            what counts is how often a page comes back.
- *         2. A page that came back is worth more than one that was just used for the first time, unless it
- *            comes back rarely: one pass over much one-off text does not push out what every night needs.
+ *         2. A page that came back within a week is worth more than one that was just used for the first time:
+ *            one pass over much one-off text does not push out what most nights need.
  *         3. Among pages of equal history the one used last is worth most, as in LRU.
  *         4. A page that is used whenever another one is, is worth at least as much: the beginning of a prefix
  *            outlives its ends.
