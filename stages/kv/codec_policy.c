@@ -2,9 +2,10 @@
 
 static const struct codec_layer q8 = {8, 8, 0}, k8v4 = {8, 4, 0}, q4 = {4, 4, 0};
 
-/* By thirds of the depth. An error of an early layer passes through all later ones; the last layers only mix
- * values into what is nearly the answer, and bear to lose their small ones. */
-static const struct codec_layer layered[3] = {{8, 8, 0}, {8, 4, 0}, {4, 4, 12}};
+/* By thirds of the depth. docs/kv-codecs.md has what each step costs in either sample model: an early error passes
+ * through all later layers, yet only Gemma is clearly the better for it. The values that become 0 in the last third
+ * are those within one step of it: more would cost much and save nothing. */
+static const struct codec_layer layered[3] = {{8, 8, 0}, {8, 4, 0}, {4, 4, 4}};
 
 struct codec_layer codec_policy(enum codec_kind kind, int layer, int n_layer)
 {

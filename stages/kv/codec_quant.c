@@ -34,6 +34,11 @@ static inline uint32_t round_bits(float x)
     return float_bits(x + 12582912.0f);
 }
 
+static inline int32_t rounded(float x)
+{
+    return (int32_t)(round_bits(x) - 0x4b400000);
+}
+
 static int largest_magnitude(const uint16_t *x, int n)
 {
     int16_t most = 0;
@@ -108,28 +113,40 @@ void quant4_get(uint16_t *restrict x, int n, const uint16_t range[2], const uint
         upper[i] = narrow((float)(q[i] >> 4) * d + min);
 }
 
+/* The scale is rounded up once more, to make room for nought in its lowest bits. */
 void quant4_sparse_put(const uint16_t *restrict x, int n, int zero, uint16_t *restrict scale,
                        uint8_t *restrict q)
 {
-    float most = widen((uint16_t)largest_magnitude(x, n));
-    *scale = scale_for(most, 7.0f);
-    float by = inverse(*scale);
-    int cut = narrow(most * (float)zero * (1.0f / 64));
+    int16_t low = 0, high = 0;
+    for (int i = 0; i < n; i++) {
+        int16_t v = in_order((int16_t)x[i]);
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+    }
+    float min = widen((uint16_t)in_order(low)), max = widen((uint16_t)high);
+    uint16_t s = (uint16_t)((scale_for(max - min, 15.0f) + 15) & ~15);
+    float by = inverse(s), most = max > -min ? max : -min;
+    int32_t nought = rounded(-min * by);
+    int32_t cut = narrow(most * (float)zero * (1.0f / 64));
+    *scale = (uint16_t)(s | nought);
     const uint16_t *upper = x + n / 2;
     for (int i = 0; i < n / 2; i++) {
-        uint32_t a = round_bits(widen(x[i]) * by), b = round_bits(widen(upper[i]) * by);
-        a = (x[i] & 0x7fff) < cut ? 0 : a & 15;
-        b = (upper[i] & 0x7fff) < cut ? 0 : b & 15;
-        q[i] = (uint8_t)(a | b << 4);
+        int32_t a = rounded(widen(x[i]) * by), b = rounded(widen(upper[i]) * by);
+        a = ((x[i] & 0x7fff) < cut ? 0 : a) + nought;
+        b = ((upper[i] & 0x7fff) < cut ? 0 : b) + nought;
+        a = a < 15 ? a : 15;
+        b = b < 15 ? b : 15;
+        q[i] = (uint8_t)((a & 15) | (b & 15) << 4);
     }
 }
 
 void quant4_sparse_get(uint16_t *restrict x, int n, uint16_t scale, const uint8_t *restrict q)
 {
-    float d = widen(scale);
+    float d = widen(scale & 0xfff0);
+    int nought = scale & 15;
     uint16_t *restrict upper = x + n / 2;
     for (int i = 0; i < n / 2; i++)
-        x[i] = narrow((float)(((q[i] & 15) ^ 8) - 8) * d);
+        x[i] = narrow((float)((q[i] & 15) - nought) * d);
     for (int i = 0; i < n / 2; i++)
-        upper[i] = narrow((float)(((q[i] >> 4) ^ 8) - 8) * d);
+        upper[i] = narrow((float)((q[i] >> 4) - nought) * d);
 }

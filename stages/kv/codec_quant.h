@@ -21,7 +21,8 @@ void quant8_get(uint16_t *x, int n, uint16_t scale, const uint8_t *q);
 void quant4_put(const uint16_t *x, int n, uint16_t range[2], uint8_t *q);
 void quant4_get(uint16_t *x, int n, const uint16_t range[2], const uint8_t *q);
 
-/* q[n/2]: x = scale * q, |q| <= 7, nibbles as above in two's complement; 0 where |x| < zero/64 of the largest. */
+/* q[n/2], nibbles as above: x = scale * (q - nought), 0 is exact, and is what |x| < zero/64 of the largest becomes.
+ * nought, the code of 0, is in the four lowest bits of scale. */
 void quant4_sparse_put(const uint16_t *x, int n, int zero, uint16_t *scale, uint8_t *q);
 void quant4_sparse_get(uint16_t *x, int n, uint16_t scale, const uint8_t *q);
 
