@@ -18,7 +18,7 @@ enum { FRAME_HEAD_BYTES = 4 };
 
 struct frames {
     void *deflate, *inflate; /* of zstd */
-    uint8_t *high;           /* [max_halves] */
+    uint8_t *high;           /* [max_halves] scratch */
 };
 
 void frames_init(struct frames *f, size_t max_halves);
@@ -49,5 +49,8 @@ uint8_t *frame_put(struct frames *f, uint8_t *out, const uint8_t *plane, size_t 
 bool frame_get(struct frames *f, struct span *in, uint8_t *plane, size_t n);
 uint8_t *halves_put(struct frames *f, uint8_t *out, const uint16_t *x, size_t n);
 bool halves_get(struct frames *f, struct span *in, uint16_t *x, size_t n);
+
+void halves_split(const uint16_t *x, size_t n, uint8_t *low, uint8_t *high);
+void halves_merge(uint16_t *x, size_t n, const uint8_t *low, const uint8_t *high);
 
 #endif
