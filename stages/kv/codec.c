@@ -43,7 +43,7 @@ struct codec *codec_new(const struct kv_shape *s)
     size_t half = exact_halves(s, PAGE_TOKENS), scales = lossy_max_scales(s);
     c->shape = *s;
     c->exact.half = mem_need(half * sizeof(*c->exact.half));
-    c->exact.tops = mem_need(exact_halves(s, 1));
+    c->exact.tops = mem_need(2 * exact_halves(s, 1));
     c->lossy.scales = mem_need(scales * sizeof(*c->lossy.scales));
     c->lossy.codes = mem_need(lossy_max_codes(s));
     frames_init(&c->frames, half > scales ? half : scales);

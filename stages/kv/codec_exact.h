@@ -19,7 +19,7 @@ static inline size_t exact_halves(const struct kv_shape *s, int n_tokens)
 /* Scratch of one layer. */
 struct exact_parts {
     uint16_t *half; /* [exact_halves()] */
-    uint8_t *tops;  /* [n_kv_head * head_dim] */
+    uint8_t *tops;  /* [2 * n_kv_head * head_dim] */
 };
 
 static inline size_t exact_bound(const struct kv_shape *s)

@@ -77,19 +77,16 @@ void halves_split(const uint16_t *restrict x, size_t n, uint8_t *restrict low,
                   uint8_t *restrict high)
 {
     for (size_t i = 0; i < n; i++) {
-        uint16_t turned = (uint16_t)(x[i] << 1 | x[i] >> 15);
-        low[i] = (uint8_t)turned;
-        high[i] = (uint8_t)(turned >> 8);
+        low[i] = (uint8_t)x[i];
+        high[i] = (uint8_t)(x[i] >> 8);
     }
 }
 
 void halves_merge(uint16_t *restrict x, size_t n, const uint8_t *restrict low,
                   const uint8_t *restrict high)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint16_t turned = (uint16_t)(high[i] << 8 | low[i]);
-        x[i] = (uint16_t)(turned >> 1 | turned << 15);
-    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = (uint16_t)(high[i] << 8 | low[i]);
 }
 
 uint8_t *halves_put(struct frames *f, uint8_t *out, const uint16_t *x, size_t n)

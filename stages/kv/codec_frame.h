@@ -1,10 +1,10 @@
 /* stages/kv/codec_frame.h - the two things encoded pages are made of: byte planes and arrays of halves.
  *
  *     frame    u32 n, little-endian; then n bytes as they are, or with bit 31 of n set one zstd frame
- *     halves   the low bytes of n halves turned left by one bit, then a frame of their high bytes
+ *     halves   the low bytes of n halves, then a frame of their high bytes
  *
- * Turned left, the sign is the lowest bit and all five bits of the exponent are in the high byte: that byte
- * compresses, the other one is noise.
+ * The high byte has the exponent, and compresses; the low byte is noise. (Turning the sign out of the high byte, which
+ * bfloat16 needs to have its exponent in one piece, changes nothing here.)
  * Rules:  the reader knows every decoded length beforehand; one that differs is corrupt.
  */
 #ifndef QUIRE_KV_CODEC_FRAME_H

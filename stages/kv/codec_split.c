@@ -4,43 +4,49 @@
 
 enum { LANES = 16 };
 
-/* One group of tokens; inline, so that the loop over a whole group has a constant length. */
-static inline void raise_tops(uint8_t *restrict tops, const uint8_t *restrict high,
-                              int head_dim, int lanes)
+/* One group of tokens; inline, so that the loop over a whole group has a constant length.
+ * tops: largest magnitudes so far; minus: negative keys so far, at most 64. */
+static inline void see_group(uint8_t *restrict tops, uint8_t *restrict minus,
+                             const uint8_t *restrict high, int head_dim, int lanes)
 {
     for (int c = 0; c < head_dim; c++, high += lanes) {
-        uint8_t top = tops[c];
-        for (int i = 0; i < lanes; i++)
-            top = high[i] > top ? high[i] : top;
+        uint8_t top = tops[c], n = minus[c];
+        for (int i = 0; i < lanes; i++) {
+            uint8_t magnitude = high[i] & 0x7f;
+            top = magnitude > top ? magnitude : top;
+            n = (uint8_t)(n + (high[i] >> 7));
+        }
         tops[c] = top;
+        minus[c] = n;
     }
 }
 
 /* Its own inverse; bytes that put does not write wrap around. */
-static inline void take_from_tops(uint8_t *restrict high, const uint8_t *restrict tops,
-                                  int head_dim, int lanes)
+static inline void turn_group(uint8_t *restrict high, const uint8_t *restrict tops,
+                              int head_dim, int lanes)
 {
     for (int c = 0; c < head_dim; c++, high += lanes)
         for (int i = 0; i < lanes; i++)
-            high[i] = (uint8_t)(tops[c] - high[i]);
+            high[i] = (uint8_t)(((tops[c] - high[i]) & 0x7f) | ((tops[c] ^ high[i]) & 0x80));
 }
 
 static void find_tops(uint8_t *tops, const uint8_t *high, const struct kv_shape *s,
                       int n_tokens)
 {
     size_t n_tops = (size_t)s->n_kv_head * (size_t)s->head_dim;
-    memset(tops, 0, n_tops);
+    uint8_t *minus = tops + n_tops;
+    memset(tops, 0, 2 * n_tops);
     for (int h = 0; h < s->n_kv_head; h++)
-        for (int t = 0; t < n_tokens; t += LANES) {
+        for (int t = 0, at = h * s->head_dim; t < n_tokens; t += LANES) {
             int lanes = n_tokens - t < LANES ? n_tokens - t : LANES;
             if (lanes == LANES)
-                raise_tops(tops + h * s->head_dim, high, s->head_dim, LANES);
+                see_group(tops + at, minus + at, high, s->head_dim, LANES);
             else
-                raise_tops(tops + h * s->head_dim, high, s->head_dim, lanes);
+                see_group(tops + at, minus + at, high, s->head_dim, lanes);
             high += (size_t)s->head_dim * (size_t)lanes;
         }
     for (size_t i = 0; i < n_tops; i++)
-        tops[i] |= 7;
+        tops[i] = (uint8_t)(tops[i] | 3 | (2 * minus[i] > n_tokens ? 0x80 : 0));
 }
 
 static void turn_high_bytes(uint8_t *high, const uint8_t *tops, const struct kv_shape *s,
@@ -50,9 +56,9 @@ static void turn_high_bytes(uint8_t *high, const uint8_t *tops, const struct kv_
         for (int t = 0; t < n_tokens; t += LANES) {
             int lanes = n_tokens - t < LANES ? n_tokens - t : LANES;
             if (lanes == LANES)
-                take_from_tops(high, tops + h * s->head_dim, s->head_dim, LANES);
+                turn_group(high, tops + h * s->head_dim, s->head_dim, LANES);
             else
-                take_from_tops(high, tops + h * s->head_dim, s->head_dim, lanes);
+                turn_group(high, tops + h * s->head_dim, s->head_dim, lanes);
             high += (size_t)s->head_dim * (size_t)lanes;
         }
 }
