@@ -6,8 +6,13 @@
 
 struct kv_config {
     uint64_t
-        memory; /* bytes of the page pool; 0: enough for decode.batch sequences of full context, capped */
+        memory; /* bytes of the page pool; 0: enough for decode.batch full contexts, capped */
     bool reuse; /* share the pages of equal prefixes */
+    char *disk; /* folder of pages, or NULL: memory only */
+    uint64_t disk_limit; /* bytes of blocks that the folder may occupy */
+    int codec;           /* enum codec_kind */
+    int keep;            /* enum keep (store.h) */
+    int ahead;           /* prompts that prefill may be ahead of decode; with a disk only */
 };
 
 extern const struct opt kv_opts[];

@@ -3,10 +3,9 @@
  * Invariants, checked by page_check() in asserts and by page_pool_audit():
  *   1. FREE:   refs = 0, not in the index, on the free stack.
  *   2. OPEN:   refs = 1, not in the index, on no list.
- *   3. SEALED: refs > 0: on no list; refs = 0: in the index and on the idle list.
- *   4. used = pages with refs > 0, idle = length of the idle list, free = total - used - idle.
- *   5. The idle list runs from the page that lost its last reference first to the one that lost it last.
- *   6. The index knows a page exactly while the page is SEALED with in_index set; it is told before the
+ *   3. SEALED: refs > 0: not in the idle set; refs = 0: in the index and in the idle set.
+ *   4. used = pages with refs > 0, idle = size of the idle set, free = total - used - idle.
+ *   5. The index knows a page exactly while the page is SEALED with in_index set; it is told before the
  *      page becomes FREE.
  *
  *   transition                 | function
@@ -18,9 +17,9 @@
  *   SEALED, idle -> SEALED     | page_ref
  *   SEALED, idle -> FREE       | evict, from page_alloc
  *
- * Memory: one reservation for all pages. A page costs memory once it is first written, so a pool that is
- * planned large and used little stays small. The free stack gives back the page freed last, which keeps
- * the touched part small too.
+ * Memory: one reservation for all pages. A page costs memory once it is written, and none when it is FREE
+ * again: its range goes back to the kernel (0.1 ms a page of 1.5 MB, and the kernel's zeroes when it is written
+ * anew; computing its content takes 50 ms). So what the process holds is what is used and what is kept.
  * Debug builds fill a page with 0xff when it becomes FREE and when it is first allocated: as halves that is
  * NaN everywhere, so an attention kernel that reads a key nobody wrote is seen at once.
  */
@@ -34,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum page_state { FREE, OPEN, SEALED };
 
@@ -41,7 +41,7 @@ struct page {
     int refs;
     uint8_t state; /* enum page_state */
     bool in_index;
-    page_id prev, next; /* idle list; next also links the free stack */
+    page_id next; /* on the free stack */
 };
 
 struct page_pool {
@@ -50,9 +50,8 @@ struct page_pool {
     int total, n_layer;
     int fresh; /* pages from here on were never allocated; they are FREE but on no stack */
     page_id free_top;
-    page_id idle_oldest, idle_newest;
-    void (*forget)(void *ctx, page_id id);
-    void *forget_ctx;
+    struct next_use *idle_set;
+    struct page_hooks hooks;
     /* Read by page_pool_stats() from other threads. */
     atomic_int used, idle, peak_used;
     _Atomic int64_t allocs, evictions, underflows;
@@ -83,7 +82,8 @@ int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice
     p->page_bytes = page_bytes;
     p->total = n_pages;
     p->n_layer = n_layer;
-    p->free_top = p->idle_oldest = p->idle_newest = PAGE_NONE;
+    p->free_top = PAGE_NONE;
+    p->idle_set = next_use_new(n_pages);
     *out = p;
     return 0;
 }
@@ -93,13 +93,18 @@ void page_pool_free(struct page_pool *p)
     if (!p)
         return;
     munmap(p->memory, p->page_bytes * (size_t)p->total);
+    next_use_free(p->idle_set);
     free(p);
 }
 
-void page_pool_on_evict(struct page_pool *p, void (*forget)(void *ctx, page_id id), void *ctx)
+void page_pool_hook(struct page_pool *p, const struct page_hooks *hooks)
 {
-    p->forget = forget;
-    p->forget_ctx = ctx;
+    p->hooks = hooks ? *hooks : (struct page_hooks){0};
+}
+
+static void trace(const struct page_pool *p, enum kv_op op, page_id id)
+{
+    kv_trace(p->hooks.ring, op, KV_RAM, id, 0, p->page_bytes);
 }
 
 /* Invariants 1 to 3 of one page. */
@@ -119,45 +124,56 @@ static bool page_check(const struct page_pool *p, page_id id)
     }
 }
 
+static void *bytes_of(const struct page_pool *p, page_id id)
+{
+    return p->memory + (size_t)id * p->page_bytes;
+}
+
 static void fill_with_nan(struct page_pool *p, page_id id)
 {
 #ifdef NDEBUG
     (void)p;
     (void)id;
 #else
-    memset(p->memory + (size_t)id * p->page_bytes, 0xff, p->page_bytes);
+    memset(bytes_of(p, id), 0xff, p->page_bytes);
 #endif
 }
 
-static void idle_push(struct page_pool *p, page_id id)
+/* Whole pages of the kernel only; what is left at the ends belongs to neighbours, too. */
+static void give_back(struct page_pool *p, page_id id)
 {
-    p->pages[id].prev = p->idle_newest;
-    p->pages[id].next = PAGE_NONE;
-    if (p->idle_newest == PAGE_NONE)
-        p->idle_oldest = id;
-    else
-        p->pages[p->idle_newest].next = id;
-    p->idle_newest = id;
-    p->idle++;
+    uintptr_t kernel = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes_of(p, id);
+    uintptr_t begin = (at + kernel - 1) & ~(kernel - 1),
+              end = (at + p->page_bytes) & ~(kernel - 1);
+    if (end > begin)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice */
 }
 
-static void idle_remove(struct page_pool *p, page_id id)
+static void become_idle(struct page_pool *p, page_id id)
 {
-    const struct page *g = &p->pages[id];
-    if (g->prev == PAGE_NONE)
-        p->idle_oldest = g->next;
-    else
-        p->pages[g->prev].next = g->next;
-    if (g->next == PAGE_NONE)
-        p->idle_newest = g->prev;
-    else
-        p->pages[g->next].prev = g->prev;
-    p->idle--;
+    bool on_disk = false;
+    uint32_t next =
+        p->hooks.next_use ? p->hooks.next_use(p->hooks.ctx, id, &on_disk) : NEXT_USE_NEVER;
+    next_use_set(p->idle_set, id, next, on_disk);
+    p->idle = next_use_count(p->idle_set);
+}
+
+static void leave_idle(struct page_pool *p, page_id id)
+{
+    next_use_remove(p->idle_set, id);
+    p->idle = next_use_count(p->idle_set);
+}
+
+void page_replan(struct page_pool *p, page_id id)
+{
+    if (next_use_has(p->idle_set, id))
+        become_idle(p, id);
 }
 
 static void release(struct page_pool *p, page_id id)
 {
     struct page *g = &p->pages[id];
+    give_back(p, id);
     fill_with_nan(p, id);
     g->state = FREE;
     g->in_index = false;
@@ -168,9 +184,10 @@ static void release(struct page_pool *p, page_id id)
 
 static void evict(struct page_pool *p, page_id id)
 {
-    if (p->forget)
-        p->forget(p->forget_ctx, id);
-    idle_remove(p, id);
+    trace(p, KV_EVICT, id);
+    if (p->hooks.evict)
+        p->hooks.evict(p->hooks.ctx, id);
+    leave_idle(p, id);
     release(p, id);
     p->evictions++;
 }
@@ -181,8 +198,8 @@ static page_id take_free(struct page_pool *p)
         fill_with_nan(p, p->fresh);
         return p->fresh++;
     }
-    if (p->free_top == PAGE_NONE && p->idle_oldest != PAGE_NONE)
-        evict(p, p->idle_oldest);
+    if (p->free_top == PAGE_NONE && next_use_count(p->idle_set) > 0)
+        evict(p, next_use_pick(p->idle_set));
     page_id id = p->free_top;
     if (id != PAGE_NONE)
         p->free_top = p->pages[id].next;
@@ -206,6 +223,7 @@ page_id page_alloc(struct page_pool *p)
     p->pages[id].refs = 1;
     p->allocs++;
     count_used(p);
+    trace(p, KV_ALLOC, id);
     assert(page_check(p, id));
     return id;
 }
@@ -215,9 +233,10 @@ void page_ref(struct page_pool *p, page_id id)
     assert(page_check(p, id) && p->pages[id].state == SEALED);
     struct page *g = &p->pages[id];
     if (g->refs++ == 0) {
-        idle_remove(p, id);
+        leave_idle(p, id);
         count_used(p);
     }
+    trace(p, KV_REF, id);
 }
 
 void page_unref(struct page_pool *p, page_id id)
@@ -229,13 +248,16 @@ void page_unref(struct page_pool *p, page_id id)
         assert(0 && "page_unref() of a page without references");
         return;
     }
+    trace(p, KV_UNREF, id);
     if (--g->refs > 0)
         return;
     p->used--;
-    if (g->in_index)
-        idle_push(p, id);
-    else
+    if (g->in_index) {
+        become_idle(p, id);
+    } else {
+        trace(p, KV_FREE, id);
         release(p, id);
+    }
     assert(page_check(p, id));
 }
 
@@ -251,14 +273,24 @@ void *page_slice(struct page_pool *p, page_id id, int layer)
 {
     assert(page_check(p, id) && p->pages[id].state != FREE);
     assert(layer >= 0 && layer < p->n_layer);
-    return p->memory + (size_t)id * p->page_bytes + (size_t)layer * p->slice_bytes;
+    return (uint8_t *)bytes_of(p, id) + (size_t)layer * p->slice_bytes;
+}
+
+void *page_data(struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id) && p->pages[id].state != FREE);
+    return bytes_of(p, id);
+}
+
+size_t page_pool_page_bytes(const struct page_pool *p)
+{
+    return p->page_bytes;
 }
 
 void page_copy(struct page_pool *p, page_id to, page_id from)
 {
     assert(page_check(p, to) && page_check(p, from) && p->pages[to].state == OPEN);
-    memcpy(p->memory + (size_t)to * p->page_bytes, p->memory + (size_t)from * p->page_bytes,
-           p->page_bytes);
+    memcpy(bytes_of(p, to), bytes_of(p, from), p->page_bytes);
 }
 
 int page_refs(const struct page_pool *p, page_id id)
@@ -303,13 +335,10 @@ int page_pool_audit(const struct page_pool *p, int64_t expected_refs, struct err
         idle += g->state == SEALED && g->refs == 0;
         unused += g->state == FREE;
     }
-    int listed_free = p->total - p->fresh, listed_idle = 0;
+    int listed_free = p->total - p->fresh, listed_idle = next_use_count(p->idle_set);
     for (page_id id = p->free_top; id != PAGE_NONE && listed_free <= p->total;
          id = p->pages[id].next)
         listed_free++;
-    for (page_id id = p->idle_oldest; id != PAGE_NONE && listed_idle <= p->total;
-         id = p->pages[id].next)
-        listed_idle++;
     if (p->underflows)
         return broken(e, "reference underflows", p->underflows, 0);
     if (refs != expected_refs)
@@ -317,7 +346,7 @@ int page_pool_audit(const struct page_pool *p, int64_t expected_refs, struct err
     if (used != p->used)
         return broken(e, "pages counted as used", p->used, used);
     if (idle != p->idle || idle != listed_idle)
-        return broken(e, "pages on the idle list", listed_idle, idle);
+        return broken(e, "pages in the idle set", listed_idle, idle);
     if (unused != listed_free)
         return broken(e, "pages on the free stack", listed_free, unused);
     return 0;

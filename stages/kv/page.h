@@ -9,9 +9,10 @@
  *                           +--last unref--> FREE|  +-- page_ref (by prefix match)
  *                                                +--last unref, in the index--> SEALED, idle (evictable)
  *
- * Rules:  1. An OPEN page has one owner. 2. A SEALED page never changes. 3. refs >= 0 always; an
- *         underflow is a bug. 4. An idle sealed page is given up, oldest first, when the pool is empty.
- *         5. used + free = total; page_pool_audit() checks it.
+ * Rules:  1. An OPEN page has one owner. 2. A SEALED page never changes, so it may be read by a thread that holds
+ *         a reference. 3. refs >= 0 always; an underflow is a bug. 4. When the pool is empty, an idle sealed
+ *         page is given up: which one, next_use.h says. 5. used + idle + free = total; page_pool_audit()
+ *         checks it. 6. The memory of a page that becomes FREE goes back to the kernel.
  * Thread: one owner thread calls everything but page_pool_stats().
  * Source: paged KV: Kwon et al. 2023 (PagedAttention); the block states are our own.
  */
@@ -20,6 +21,8 @@
 
 #include "stages/base/err.h"
 #include "stages/base/hash.h"
+#include "stages/kv/next_use.h"
+#include "stages/kv/trace.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,10 +46,23 @@ int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice
                   struct err *e) MUST_CHECK;
 void page_pool_free(struct page_pool *p); /* NULL is fine */
 
-/* An OPEN page with one reference, or PAGE_NONE when every page is referenced. Evicts the oldest idle page
- * if there is no free one; the evict callback tells its index to forget it. */
+/* What the owner of the pool is asked. All may be NULL. */
+struct page_hooks {
+    /* The page is given up: its index must forget it. */
+    void (*evict)(void *ctx, page_id id);
+    /* The page becomes idle: which request looks it up next (or NEXT_USE_NEVER), and is it on disk? Without the
+     * hook never and no, which gives up the page that became idle first. */
+    uint32_t (*next_use)(void *ctx, page_id id, bool *on_disk);
+    void *ctx;
+    struct kv_ring *ring; /* where events go */
+};
+void page_pool_hook(struct page_pool *p, const struct page_hooks *hooks); /* NULL: none */
+
+/* An OPEN page with one reference, or PAGE_NONE when every page is referenced. Evicts an idle page if there
+ * is no free one. */
 page_id page_alloc(struct page_pool *p) MUST_CHECK;
-void page_pool_on_evict(struct page_pool *p, void (*forget)(void *ctx, page_id id), void *ctx);
+/* Ask next_use again for an idle page; nothing happens to another one. */
+void page_replan(struct page_pool *p, page_id id);
 
 void page_ref(struct page_pool *p, page_id id);
 void page_unref(struct page_pool *p, page_id id);
@@ -55,6 +71,9 @@ void page_seal(struct page_pool *p, page_id id, bool in_index);
 
 /* The slice of a layer: slice_bytes, aligned to 64. Writing is allowed while the page is OPEN. */
 void *page_slice(struct page_pool *p, page_id id, int layer);
+/* All slices, one after the other: page_pool_page_bytes(). */
+void *page_data(struct page_pool *p, page_id id);
+size_t page_pool_page_bytes(const struct page_pool *p);
 /* Make the OPEN page `to` equal to `from`, all layers. Cost: the bytes of a page. */
 void page_copy(struct page_pool *p, page_id to, page_id from);
 int page_refs(const struct page_pool *p, page_id id);

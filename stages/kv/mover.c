@@ -1,0 +1,341 @@
+#include "stages/kv/mover.h"
+
+#include "stages/base/clock.h"
+#include "stages/base/log.h"
+#include "stages/base/mem.h"
+#include "stages/kv/numa.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum { SYNC_BYTES = 32 << 20 }; /* appended before an fdatasync, while more is waiting */
+
+struct lane {
+    struct mover *mover;
+    enum move move;
+    pthread_t thread;
+    bool started;
+    pthread_cond_t some; /* a job, or the end */
+    struct move_job *first, **last;
+    struct codec *codec;
+    uint8_t *body; /* [body_cap] */
+    void *scratch; /* a page */
+};
+
+struct mover {
+    struct disk *disk;
+    size_t page_bytes, body_cap;
+    pthread_mutex_t lock;     /* of all that follows */
+    pthread_cond_t done_some; /* a job became done */
+    struct lane lanes[MOVE_COUNT];
+    struct move_job *done, **done_last;
+    int n_done, pending[MOVE_COUNT];
+    bool ending, dropping;
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+};
+
+struct move_job *move_job_new(enum move move)
+{
+    struct move_job *j = mem_need(sizeof(*j));
+    j->move = move;
+    j->page = PAGE_NONE;
+    return j;
+}
+
+void move_job_free(struct move_job *j)
+{
+    if (!j)
+        return;
+    if (j->move == MOVE_SPILL) {
+        free(j->logits);
+        free(j->body);
+    }
+    free(j);
+}
+
+/* ---- spill ---- */
+
+/* The page, then the logits. What is stored of a tail is its positions alone, so its checksum is taken of what decoding
+ * gives, not of a page with other bytes behind them. */
+static size_t encode(struct lane *l, struct move_job *j)
+{
+    size_t n = 0;
+    const void *decoded = j->bytes;
+    if (j->page != PAGE_NONE) {
+        n = codec_encode(l->codec, j->info.codec, j->bytes, j->info.n_tokens, l->body);
+        if (j->info.n_tokens < PAGE_TOKENS) {
+            struct err e = {0};
+            int rc = codec_decode(l->codec, j->info.codec, l->body, n, l->scratch,
+                                  j->info.n_tokens, &e);
+            assert(rc == 0);
+            (void)rc;
+            decoded = l->scratch;
+        }
+    }
+    if (j->info.n_logits)
+        memcpy(l->body + n, j->logits, (size_t)j->info.n_logits * sizeof(float));
+    j->info.page_hash = disk_page_hash(decoded, j->page != PAGE_NONE ? l->mover->page_bytes : 0,
+                                       j->logits, j->info.n_logits);
+    return n + (size_t)j->info.n_logits * sizeof(float);
+}
+
+static void spill(struct lane *l, struct move_job *j)
+{
+    const uint8_t *body = j->body;
+    size_t n = j->n_body;
+    if (disk_has(l->mover->disk, j->info.key))
+        return;
+    if (!body) {
+        n = encode(l, j);
+        body = l->body;
+    }
+    j->result = disk_write(l->mover->disk, &j->info, body, n) == 0;
+    j->stored_bytes = (int64_t)n;
+}
+
+/* ---- load ---- */
+
+static bool is_wanted(const struct record_info *want, const struct record_info *got)
+{
+    return got->kind == want->kind && got->n_tokens == want->n_tokens &&
+           got->n_logits == want->n_logits &&
+           memcmp(got->parent, want->parent, HASH_BYTES) == 0 &&
+           memcmp(got->context, want->context, HASH_BYTES) == 0 &&
+           (got->codec == want->codec ||
+            (!codec_is_lossy(got->codec) && !codec_is_lossy(want->codec)));
+}
+
+static int unpack(struct lane *l, struct move_job *j, const struct record_info *got, size_t n,
+                  struct err *e)
+{
+    size_t logits = (size_t)got->n_logits * sizeof(float);
+    if (n < logits)
+        return err_set(e, REACH_DOC, ERR_CORRUPT, "a record is too short for its logits");
+    if (j->page != PAGE_NONE) {
+        int rc =
+            codec_decode(l->codec, got->codec, l->body, n - logits, j->bytes, got->n_tokens, e);
+        if (rc)
+            return rc;
+    }
+    if (logits)
+        memcpy(j->logits, l->body + n - logits, logits);
+    if (disk_page_hash(j->bytes, j->page != PAGE_NONE ? l->mover->page_bytes : 0, j->logits,
+                       got->n_logits) != got->page_hash)
+        return err_set(e, REACH_DOC, ERR_CORRUPT, "a page does not decode to what was stored");
+    return 1;
+}
+
+static void load(struct lane *l, struct move_job *j)
+{
+    struct record_info got;
+    struct err e = {0};
+    size_t n = 0;
+    j->result = disk_read(l->mover->disk, j->info.key, j->info.tokens, j->info.n_tokens, &got,
+                          l->body, l->mover->body_cap, &n, &e);
+    if (j->result != 1)
+        return;
+    j->stored_bytes = (int64_t)n;
+    if (!is_wanted(&j->info, &got)) {
+        j->result = 0;
+        return;
+    }
+    j->result = unpack(l, j, &got, n, &e);
+    if (j->result < 0) {
+        log_warn("kv", "%s; it is computed again", e.msg);
+        disk_condemn(l->mover->disk, j->info.key);
+    }
+}
+
+/* ---- lanes ---- */
+
+static void hand_back(struct mover *m, struct move_job *j)
+{
+    pthread_mutex_lock(&m->lock);
+    j->next = NULL;
+    *m->done_last = j;
+    m->done_last = &j->next;
+    m->n_done++;
+    pthread_cond_signal(&m->done_some);
+    /* Under the lock, so that nobody is called after mover_on_done(NULL). */
+    if (m->wake)
+        m->wake(m->wake_ctx);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static struct move_job *next_job(struct lane *l, bool *undone)
+{
+    struct mover *m = l->mover;
+    pthread_mutex_lock(&m->lock);
+    while (!l->first && !m->ending)
+        pthread_cond_wait(&l->some, &m->lock);
+    struct move_job *j = l->first;
+    if (j && !(l->first = j->next))
+        l->last = &l->first;
+    *undone = m->dropping && l->move == MOVE_SPILL;
+    pthread_mutex_unlock(&m->lock);
+    return j;
+}
+
+static bool is_empty(struct lane *l)
+{
+    pthread_mutex_lock(&l->mover->lock);
+    bool empty = !l->first;
+    pthread_mutex_unlock(&l->mover->lock);
+    return empty;
+}
+
+static void *work(void *arg)
+{
+    struct lane *l = arg;
+    struct move_job *j;
+    int64_t unsynced = 0;
+    bool undone;
+    prctl(PR_SET_NAME, l->move == MOVE_SPILL ? "kv spill" : "kv load", 0, 0, 0);
+    numa_stay_near(l->scratch);
+    while ((j = next_job(l, &undone)) != NULL) {
+        int64_t begin = clock_us();
+        if (l->move == MOVE_LOAD)
+            load(l, j);
+        else if (!undone)
+            spill(l, j);
+        j->us = clock_us() - begin;
+        unsynced += l->move == MOVE_SPILL && j->result ? j->stored_bytes : 0;
+        hand_back(l->mover, j);
+        if (unsynced > 0 && (unsynced >= SYNC_BYTES || is_empty(l))) {
+            disk_sync(l->mover->disk);
+            unsynced = 0;
+        }
+    }
+    return NULL;
+}
+
+static int open_lane(struct mover *m, enum move move, const struct kv_shape *shape,
+                     struct err *e)
+{
+    struct lane *l = &m->lanes[move];
+    l->mover = m;
+    l->move = move;
+    l->last = &l->first;
+    pthread_cond_init(&l->some, NULL);
+    l->codec = codec_new(shape);
+    l->body = mem_alloc(m->body_cap);
+    l->scratch = mem_aligned(m->page_bytes);
+    if (!l->body || !l->scratch)
+        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory to move KV pages (%zu bytes each)",
+                       m->body_cap);
+    int no = pthread_create(&l->thread, NULL, work, l);
+    if (no)
+        return err_set(e, REACH_JOB, ERR_NOMEM, "cannot start a thread: %s", strerror(no));
+    l->started = true;
+    return 0;
+}
+
+int mover_open(struct mover **out, struct disk *disk, const struct kv_shape *shape,
+               size_t page_bytes, int max_logits, struct err *e)
+{
+    struct mover *m = mem_need(sizeof(*m));
+    m->disk = disk;
+    m->page_bytes = page_bytes;
+    m->body_cap = codec_bound(shape) + (size_t)max_logits * sizeof(float);
+    m->done_last = &m->done;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->done_some, NULL);
+    int rc = open_lane(m, MOVE_SPILL, shape, e);
+    if (!rc)
+        rc = open_lane(m, MOVE_LOAD, shape, e);
+    if (rc)
+        mover_close(m);
+    else
+        *out = m;
+    return rc;
+}
+
+void mover_close(struct mover *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->ending = true;
+    for (int i = 0; i < MOVE_COUNT; i++)
+        if (m->lanes[i].mover)
+            pthread_cond_signal(&m->lanes[i].some);
+    pthread_mutex_unlock(&m->lock);
+    for (int i = 0; i < MOVE_COUNT; i++) {
+        struct lane *l = &m->lanes[i];
+        if (l->started)
+            pthread_join(l->thread, NULL);
+        codec_free(l->codec);
+        free(l->body);
+        free(l->scratch);
+        if (l->mover)
+            pthread_cond_destroy(&l->some);
+    }
+    for (struct move_job *j = m->done, *next; j; j = next) {
+        next = j->next;
+        move_job_free(j);
+    }
+    pthread_cond_destroy(&m->done_some);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+/* ---- the owner's side ---- */
+
+void mover_submit(struct mover *m, struct move_job *j)
+{
+    struct lane *l = &m->lanes[j->move];
+    j->next = NULL;
+    pthread_mutex_lock(&m->lock);
+    *l->last = j;
+    l->last = &j->next;
+    m->pending[j->move]++;
+    pthread_cond_signal(&l->some);
+    pthread_mutex_unlock(&m->lock);
+}
+
+struct move_job *mover_collect(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    struct move_job *done = m->done;
+    for (struct move_job *j = done; j; j = j->next)
+        m->pending[j->move]--;
+    m->done = NULL;
+    m->done_last = &m->done;
+    m->n_done = 0;
+    pthread_mutex_unlock(&m->lock);
+    return done;
+}
+
+int mover_pending(const struct mover *m, enum move move)
+{
+    return m->pending[move]; /* changed by the owner alone */
+}
+
+void mover_wait(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    while (m->n_done == 0 && m->pending[MOVE_SPILL] + m->pending[MOVE_LOAD] > 0)
+        pthread_cond_wait(&m->done_some, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void mover_drop_spills(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->dropping = true;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void mover_on_done(struct mover *m, void (*wake)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&m->lock);
+    m->wake = wake;
+    m->wake_ctx = ctx;
+    pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,58 @@
+/* stages/kv/store_parts.h - what the files of the store share. For store*.c only. */
+#ifndef QUIRE_KV_STORE_PARTS_H
+#define QUIRE_KV_STORE_PARTS_H
+
+#include "stages/kv/mover.h"
+#include "stages/kv/store.h"
+
+struct page_note {
+    int depth;     /* of the page in its prompts: page 0, 1, ... */
+    bool spilling; /* a spill of it is under way and holds a reference */
+};
+
+struct store {
+    struct store_options o;
+    struct page_pool *pool;
+    struct prefix_index *index;
+    struct mover *mover;     /* NULL without a disk */
+    struct codec *codec;     /* of this thread: rounds pages and encodes tails */
+    uint8_t *encoded;        /* [codec_bound()] */
+    struct page_note *notes; /* [pages of the pool] */
+    struct store_prompt *held;
+    uint32_t next_ordinal;
+    size_t page_bytes;
+    int n_encoded; /* spills under way that own their bytes */
+    int wanted;    /* pages that the last admission asked for in vain; 0: it was granted */
+};
+
+/* ---- store.c ---- */
+
+/* How many held prompts have this page, and which comes first (NEXT_USE_NEVER: none). depth: as in page_note; the
+ * tail of a prompt comes behind its full pages. */
+int store_planned(const struct store *s, const uint8_t key[HASH_BYTES], int depth,
+                  uint32_t *next);
+bool store_on_disk(const struct store *s, const uint8_t key[HASH_BYTES]);
+static inline uint64_t store_key_number(const uint8_t key[HASH_BYTES])
+{
+    uint64_t n = 0;
+    for (int i = 0; i < 8; i++)
+        n |= (uint64_t)key[i] << 8 * i;
+    return n;
+}
+static inline int store_tail_tokens(const struct store_prompt *p)
+{
+    return p->keys.n_tokens % PAGE_TOKENS;
+}
+
+/* ---- store_keep.c: what goes to disk ---- */
+
+/* A page of p was found, or is now computed: it counts for the measure of stability, and is stored if worth it. */
+void store_consider(struct store *s, struct store_prompt *p, int page, bool found);
+/* The job of a spill or load is done. */
+void store_spilled(struct store *s, const struct move_job *j);
+
+/* ---- store_admit.c ---- */
+
+void store_loaded(struct store *s, const struct move_job *j);
+
+#endif
