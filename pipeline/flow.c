@@ -181,9 +181,24 @@ static struct rec *take(struct node *n, bool *worked, bool *from_loop)
         drop(f, r, in_loop(r));
         return NULL;
     }
-    if (n->row->compute && r->kind == REC_REQUEST && r->doc->ordinal > atomic_load(&f->begun))
-        atomic_store(&f->begun, r->doc->ordinal);
     return r;
+}
+
+/* struct stage.begin */
+static bool flow_begin(void *runner, const struct rec *r)
+{
+    struct flow *f = ((struct node *)runner)->flow;
+    if (beyond_cut(f, r))
+        return false;
+    if (r->doc->ordinal > atomic_load(&f->begun))
+        atomic_store(&f->begun, r->doc->ordinal); /* one thread computes */
+    return true;
+}
+
+/* struct stage.wake */
+static void flow_wake(void *runner)
+{
+    bell_ring(&((struct node *)runner)->worker->bell);
 }
 
 static bool input_ended(struct node *n)
@@ -237,13 +252,13 @@ static int turn(struct node *n, bool *worked, struct err *e)
         *worked = true;
         return run_source(n, e);
     }
-    bool more = false;
+    bool busy = false;
     int rc;
     if (ops->step && has_room(n)) {
         if ((rc = ops->step(&n->stage, e)) < 0)
             return rc;
-        more = rc == ST_MORE;
-        *worked |= more;
+        busy = rc != ST_IDLE;
+        *worked |= rc == ST_MORE;
     }
     bool wants = has_room(n) && (!ops->want || ops->want(&n->stage));
     if (wants) {
@@ -252,8 +267,7 @@ static int turn(struct node *n, bool *worked, struct err *e)
         if (r)
             return push(n, r, from_loop, e);
     }
-    /* Not wanting means holding a record that waits for a later stage: that is not the end. */
-    if (!more && wants && input_ended(n)) {
+    if (!busy && wants && input_ended(n)) {
         *worked = true;
         return finish(n, e);
     }
@@ -368,8 +382,12 @@ static void wire(struct flow *f, const struct stage_row *rows, const struct stag
         n->row = &rows[i];
         n->flow = f;
         n->worker = w;
-        n->stage =
-            (struct stage){.ops = rows[i].ops, .env = env, .emit = flow_emit, .runner = n};
+        n->stage = (struct stage){.ops = rows[i].ops,
+                                  .env = env,
+                                  .emit = flow_emit,
+                                  .wake = flow_wake,
+                                  .begin = flow_begin,
+                                  .runner = n};
         queue_init(&n->in, l->queue, l->queue_bytes, i ? &n[-1].worker->bell : &w->bell,
                    &w->bell);
     }

@@ -16,7 +16,7 @@
  *            compute thread never waits for tokenize while tokenize waits for it.
  *         4. A row with a loop input ends when its first input ended and none of its loop requests is
  *            still out. Then finish() is called and the next row's input closed.
- *         5. Drain: documents of which no request has reached the compute thread are dropped wherever
+ *         5. Drain: documents of which no request was begun (struct stage.begin) are dropped wherever
  *            they are; the rest is finished. Stop: queues are cancelled, threads end after the call
  *            they are in; the last row still takes what reached it, and finishes.
  * Thread: flow_start() to flow_join() from one thread; flow_drain() and flow_stop() too.

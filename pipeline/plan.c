@@ -1,5 +1,7 @@
 #include "pipeline/plan.h"
 
+#include "stages/kv/store.h"
+
 #include "stages/ingest/text_out.h"
 
 #include <inttypes.h>
@@ -145,6 +147,11 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     add(p, PLAN_RUN, "logits", waiting * vocab * 4,
         "(decode.batch %d + limits.queue %d + 1) x %d tokens x 4", p->batch, j->limits.queue,
         h->n_vocab);
+    if (j->kv.disk)
+        add(p, PLAN_RUN, "kv disk",
+            STORE_BUFFERS * (page + vocab * 4) + (uint64_t)j->kv.ahead * 2 * vocab * 4,
+            "%d pages with logits on their way, 2 x kv.ahead x %d tokens x 4", STORE_BUFFERS,
+            h->n_vocab);
     add(p, PLAN_RUN, "queues", j->limits.queue_bytes > one ? j->limits.queue_bytes : one, "%s",
         j->limits.queue_bytes > one ? "limits.queue_bytes"
                                     : "one document, which is let through");

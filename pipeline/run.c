@@ -142,7 +142,7 @@ static void fill_env(struct run *run)
         .prompts = s->prompts,
         .context = s->plan.context,
         .pages = s->pages,
-        .prefixes = s->prefixes,
+        .store = s->store,
         .output = run->output,
         .tally = &run->tally,
         .facts = &s->facts,
@@ -156,7 +156,7 @@ static int prepare(struct run *run, bool signals, struct err *e)
     buf_init(&run->resolved, RESOLVED_MAX);
     int rc = job_print(run->job, &run->resolved, e);
     if (!rc)
-        rc = setup_open(&run->setup, run->job, e);
+        rc = setup_open(&run->setup, run->job, &run->stats, e);
     /* From here on a signal drains. Before, it ends the process at once: there is nothing to lose yet. */
     if (!rc && signals)
         rc = signals_open(&run->signal_fd, e);
@@ -355,6 +355,8 @@ static int run_locked(struct run *run, const struct run_options *o, struct err *
         return rc;
     }
     count_results(run);
+    /* A run that ends in order stores what it has; one that was told to stop does not wait for a disk. */
+    store_settle(run->setup.store, run->complete);
     if (!rc)
         rc = audit(run, e);
     judge(run, rc, e);

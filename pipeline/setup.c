@@ -2,11 +2,15 @@
 
 #include "pipeline/machine.h"
 #include "stages/base/file.h"
+#include "stages/base/log.h"
+#include "stages/task.h"
 
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { RING_EVENTS = 1 << 16 };
 
 static int open_kernels(struct setup *s, const struct job *job, struct err *e)
 {
@@ -38,17 +42,53 @@ static int open_prompts(struct setup *s, const struct job *job, struct err *e)
     return rc ? rc : prompts_open(&s->prompts, &job->prompt, job->task.kind, s->chat, v, e);
 }
 
-static int open_pages(struct setup *s, struct err *e)
+/* The folder and its ring of events. What is wrong with the ring costs the trace only. */
+static int open_disk(struct setup *s, const struct kv_config *kv, struct err *e)
+{
+    struct disk_options o = {.folder = kv->disk, .limit = kv->disk_limit};
+    struct err none = {0};
+    int rc = disk_open(&s->disk, &o, e);
+    if (rc)
+        return err_wrap(e, "kv.disk");
+    char *path = file_join(kv->disk, "events.ring");
+    if (kv_ring_open(&s->ring, path, RING_EVENTS, &none) != 0)
+        log_warn("kv", "no events are kept: %s", none.msg);
+    free(path);
+    return 0;
+}
+
+static int open_pages(struct setup *s, const struct job *job, struct run_stats *stats,
+                      struct err *e)
 {
     const struct model_sizes *sizes = &s->plan.sizes;
-    uint8_t context[HASH_BYTES];
-    struct page_use use = {.codec = "exact", .attention = "full"};
-    int rc = model_context_digest(s->model, &use, context, e);
+    const struct hparams *h = model_hparams(s->model);
+    enum codec_kind codec = (enum codec_kind)job->kv.codec;
+    bool lossy = codec_is_lossy(codec), null = job->model.kind == MODEL_NULL;
+    struct page_use use = {.codec = lossy ? codec_name(codec) : "exact",
+                           .attention = "full",
+                           .grid = lossy ? PAGE_TOKENS : 0};
+    struct store_options o = {
+        .shape = {.n_layer = sizes->n_layer,
+                  .n_kv_head = null ? 0 : h->n_kv_head,
+                  .head_dim = null ? 0 : h->head_dim,
+                  .slice_bytes = (sizes->slice_bytes + 63) & ~(size_t)63},
+        .reuse = job->kv.reuse,
+        .codec = codec,
+        .keep = (enum keep)job->kv.keep,
+        .n_vocab = h->n_vocab,
+        .counters = &stats->kv,
+        .stability = &stats->stability,
+    };
+    stats->stability.expect_reuse = job->task.kind == TASK_ASK;
+    int rc = model_context_digest(s->model, &use, o.context, e);
     if (!rc)
         rc = page_pool_new(&s->pages, s->plan.n_pages, sizes->n_layer, sizes->slice_bytes, e);
-    if (!rc)
-        s->prefixes = prefix_index_new(s->pages, context);
-    return rc;
+    if (!rc && job->kv.disk && job->kv.reuse)
+        rc = open_disk(s, &job->kv, e);
+    o.pool = s->pages;
+    o.disk = s->disk;
+    o.ring = s->ring;
+    return rc ? rc : store_open(&s->store, &o, e);
 }
 
 /* All settings of a section that can change an answer. */
@@ -90,6 +130,8 @@ static int find_facts(struct setup *s, const struct job *job, struct err *e)
     prompts_digest(s->prompts, digest);
     hash_field(&h, "prompts", digest, sizeof(digest));
     hash_field_u64(&h, "context", (uint64_t)s->plan.context);
+    if (codec_is_lossy((enum codec_kind)job->kv.codec))
+        hash_field_u64(&h, "kv codec", (uint64_t)job->kv.codec);
     for (size_t i = 0; i < ARRAY_LEN(sections) && !rc; i++) {
         hash_field(&h, "section", sections[i], strlen(sections[i]));
         rc = hash_section(&h, job, sections[i], e);
@@ -115,7 +157,7 @@ int setup_read(struct setup *s, const struct job *job, struct err *e)
     return rc;
 }
 
-int setup_open(struct setup *s, const struct job *job, struct err *e)
+int setup_open(struct setup *s, const struct job *job, struct run_stats *stats, struct err *e)
 {
     int rc = setup_read(s, job, e);
     if (!rc)
@@ -124,13 +166,15 @@ int setup_open(struct setup *s, const struct job *job, struct err *e)
         return rc;
     rc = model_load(s->model, &s->kernels, s->plan.rows, s->plan.logits, e);
     if (!rc)
-        rc = open_pages(s, e);
+        rc = open_pages(s, job, stats, e);
     return rc ? rc : find_facts(s, job, e);
 }
 
 void setup_close(struct setup *s)
 {
-    prefix_index_free(s->prefixes);
+    store_close(s->store);
+    disk_close(s->disk);
+    kv_ring_close(s->ring);
     page_pool_free(s->pages);
     prompts_free(s->prompts);
     chat_free(s->chat);

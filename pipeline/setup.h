@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "pipeline/job.h"
 #include "pipeline/plan.h"
-#include "stages/kv/prefix.h"
+#include "stages/kv/store.h"
 #include "stages/model/chat.h"
 #include "stages/model/prompt.h"
 #include "stages/stage.h"
@@ -21,15 +21,18 @@ struct setup {
     struct prompts *prompts;
     struct plan plan;
     struct page_pool *pages;
-    struct prefix_index *prefixes;
+    struct disk *disk; /* NULL without kv.disk */
+    struct kv_ring *ring;
+    struct store *store;
     struct run_facts facts;
 };
 
 /* Kernels, the model's metadata, template, prompts and plan: all that `quire check` looks at. Loads no weights and
  * does not ask whether the plan fits. */
 int setup_read(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;
-/* setup_read(), and everything a run needs besides. */
-int setup_open(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;
+/* setup_read(), and everything a run needs besides. stats must outlive it. */
+int setup_open(struct setup *s, const struct job *job, struct run_stats *stats,
+               struct err *e) MUST_CHECK;
 void setup_close(struct setup *s);
 
 #endif

@@ -1,7 +1,7 @@
 #include "stages/rec.h"
 
 #include "stages/base/mem.h"
-#include "stages/kv/block_table.h"
+#include "stages/kv/store.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -124,8 +124,8 @@ void rec_free(struct rec *r)
     if (!r)
         return;
     free(r->chunk.heading_path);
+    store_drop(r->seq.prompt);
     free(r->req.tokens);
-    block_table_free(r->seq.table);
     free(r->seq.logits);
     free(r->answer.text);
     info_free(r->info);

@@ -125,11 +125,11 @@ struct request {
 
 /* ---- sequence ---- */
 
-struct block_table; /* stages/kv/block_table.h */
+struct store_prompt; /* stages/kv/store.h */
 
 struct sequence {
-    struct block_table *table; /* KV of n_past tokens; released with the envelope */
-    int n_past;                /* tokens whose KV is written */
+    struct store_prompt
+        *prompt;   /* its pages; dropped with the envelope, on the compute thread */
     float *logits; /* [n_vocab] after the last prompt token; heap; NULL once decode took it */
 };
 

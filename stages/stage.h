@@ -6,9 +6,9 @@
  *         2. want() says whether push would be accepted now; the runner never pushes without asking.
  *         3. step() does a bounded amount of work (one chunk of prefill, one decode step) and returns
  *            ST_MORE while there is more; it is called only while the output has room. A stage that
- *            works inside push leaves want and step NULL. ST_IDLE with want() false: the stage holds a
- *            record and waits for one further on (prefill, for KV pages that decode will free); call
- *            step() again after decode has moved, and do not finish() before want() is true.
+ *            works inside push leaves want and step NULL. ST_WAIT: the stage holds records that wait
+ *            for something (KV pages that decode will free, or that are loaded); call step() again
+ *            after another stage has moved, or wake() was called, and do not finish() yet.
  *         4. finish() is called once, after the last push and when step() has nothing left: it emits
  *            what is held back. source() replaces push for the first stage: it emits until done.
  *         5. A document's failure travels as a record with `fail` set. A returned error (REACH_JOB)
@@ -33,12 +33,13 @@
 #include "stages/rec.h"
 #include "stages/stats.h"
 
-enum { ST_IDLE = 0, ST_MORE = 1 };
+enum { ST_IDLE = 0, ST_MORE = 1, ST_WAIT = 2 };
 
 struct job;   /* pipeline/job.h holds the config structs; stages get theirs through stage_env */
 struct model; /* stages/model/model.h */
 struct chat;  /* stages/model/chat.h */
 struct prompts; /* stages/model/prompt.h */
+struct store;   /* stages/kv/store.h */
 struct output;  /* stages/write/output.h: the output folder of this run */
 
 /* What made the answers; printed in every record. */
@@ -66,9 +67,9 @@ struct stage_env {
     const struct prompts *prompts; /* opened before the stages, from the job's texts and chat */
     int context;             /* tokens of prompt and answer together: model.context, resolved */
     struct page_pool *pages; /* prefill and decode only */
-    struct prefix_index *prefixes;
-    struct output *output; /* write only, as is */
-    struct tally *tally;   /* stages/write/tally.h */
+    struct store *store;     /* stages/kv/store.h; prefill and decode only */
+    struct output *output;   /* write only, as is */
+    struct tally *tally;     /* stages/write/tally.h */
     const struct run_facts *facts;
     struct run_stats *stats;   /* atomic counters for progress and run.json: stages/stats.h */
     const atomic_bool *cancel; /* set: take no new documents, finish what is in flight */
@@ -82,6 +83,10 @@ struct stage {
     const struct stage_ops *ops;
     const struct stage_env *env;
     stage_emit_fn *emit;
+    /* From any thread: there may be something to do for step(). NULL: nobody sleeps. */
+    void (*wake)(void *runner);
+    /* Work on a request is about to begin. False: its document is given up; emit it. NULL: always true. */
+    bool (*begin)(void *runner, const struct rec *r);
     void *runner;
     void *state; /* the stage's own */
 };
@@ -100,6 +105,11 @@ struct stage_ops {
 static inline int stage_emit(struct stage *s, struct rec *r)
 {
     return s->emit(s->runner, r);
+}
+
+static inline bool stage_begin(struct stage *s, const struct rec *r)
+{
+    return !s->begin || s->begin(s->runner, r);
 }
 
 /* Bring the counters of KV pages up to date, after pages were taken or given back. */

@@ -1,15 +1,23 @@
 /* The decode stage: continuous batching.
  *
+ *     push: wait -> join when there is a place in the batch
  *     step:  logits of each sequence -> sampler -> reply: ended? emit : keep
  *            one forward pass over the kept ones, one row each -> logits
  *
  * A sequence joins with the logits of its prompt and leaves when its reply ends, so the batch is filled anew
- * at each step. All memory of a sequence is taken when it joins. */
+ * at each step. All memory of a sequence is taken when it joins.
+ *
+ * Prefill may be ahead by some sequences. Where it lacks pages for the next one, those that wait here are parked, the
+ * last first: their pages go to disk, and come back before they join. Nothing can wait forever: a sequence that has
+ * its pages joins as soon as a place is free, whatever the ones before it wait for. */
 #include "stages/base/clock.h"
 #include "stages/base/mem.h"
 #include "stages/decode/decode_opts.h"
 #include "stages/decode/reply.h"
 #include "stages/decode/sampler.h"
+#include "stages/kv/kv_opts.h"
+#include "stages/kv/store.h"
+#include "stages/model/fill.h"
 #include "stages/model/model.h"
 #include "stages/stage.h"
 #include "stages/stats.h"
@@ -30,6 +38,8 @@ struct decoding {
     struct slot *slots; /* [batch], the first n are in use, in order of arrival */
     struct forward_rows *rows;
     int n, batch;
+    struct rec **waiting; /* [most], in order of arrival */
+    int n_waiting, most;  /* sequences here: waiting and in the batch */
 };
 
 static int decode_open(struct stage *s, struct err *e)
@@ -39,6 +49,8 @@ static int decode_open(struct stage *s, struct err *e)
     d->batch = env->decode->batch;
     d->slots = mem_need((size_t)d->batch * sizeof(*d->slots));
     d->rows = mem_need((size_t)d->batch * sizeof(*d->rows));
+    d->most = d->batch + (env->kv->disk ? env->kv->ahead : 0);
+    d->waiting = mem_need((size_t)d->most * sizeof(struct rec *));
     reply_rules_init(&d->rules, env->decode, model_vocab(env->model), env->chat);
     return sampler_init(&d->sampler, env->decode, model_hparams(env->model)->n_vocab, e);
 }
@@ -46,20 +58,22 @@ static int decode_open(struct stage *s, struct err *e)
 static bool decode_want(const struct stage *s)
 {
     const struct decoding *d = s->state;
-    return d->n < d->batch;
+    return d->n + d->n_waiting < d->most;
 }
 
 static void slot_release(struct slot *slot)
 {
+    struct rec *r = slot->r;
+    r->seq.prompt->n_used = r->req.n_tokens + slot->reply.n;
     reply_close(&slot->reply);
     free(slot->logits);
-    block_table_free(slot->r->seq.table);
-    slot->r->seq.table = NULL;
-    free(slot->r->req.tokens);
-    slot->r->req.tokens = NULL;
+    store_drop(r->seq.prompt);
+    r->seq.prompt = NULL;
+    free(r->req.tokens);
+    r->req.tokens = NULL;
 }
 
-/* Everything that the sequence will need: one array for all its tokens, pages for all of them. */
+/* Everything that the sequence will need: one array for all its tokens. Its pages it has. */
 static int join(struct slot *slot, const struct decoding *d, struct err *e)
 {
     struct request *q = &slot->r->req;
@@ -67,11 +81,23 @@ static int join(struct slot *slot, const struct decoding *d, struct err *e)
     int32_t *tokens = mem_resize(q->tokens, n * sizeof(*tokens));
     if (!tokens)
         return err_set(e, REACH_DOC, ERR_NOMEM, "no memory for %zu tokens", n);
-    q->tokens = tokens;
-    int rc = block_table_reserve(slot->r->seq.table, (int)n, e);
-    return rc ? rc
-              : reply_open(&slot->reply, &d->rules, tokens, q->n_tokens, tokens + q->n_tokens,
-                           q->max_tokens, e);
+    slot->r->seq.prompt->tokens = q->tokens = tokens;
+    return reply_open(&slot->reply, &d->rules, tokens, q->n_tokens, tokens + q->n_tokens,
+                      q->max_tokens, e);
+}
+
+static int enter_batch(struct stage *s, struct decoding *d, struct rec *r)
+{
+    struct slot *slot = &d->slots[d->n];
+    *slot = (struct slot){.r = r, .logits = r->seq.logits, .since = clock_us()};
+    r->seq.logits = NULL;
+    if (!r->fail.code && join(slot, d, &r->fail) == 0) {
+        d->n++;
+        return 0;
+    }
+    slot_release(slot);
+    stage_count_pages(s->env);
+    return stage_emit(s, r);
 }
 
 static int decode_push(struct stage *s, struct rec *r, struct err *e)
@@ -80,15 +106,79 @@ static int decode_push(struct stage *s, struct rec *r, struct err *e)
     struct decoding *d = s->state;
     if (r->fail.code || r->doc->status == DOC_FAILED)
         return stage_emit(s, r);
-    struct slot *slot = &d->slots[d->n];
-    *slot = (struct slot){.r = r, .logits = r->seq.logits, .since = clock_us()};
-    r->seq.logits = NULL;
-    if (join(slot, d, &r->fail) != 0) {
-        slot_release(slot);
-        return stage_emit(s, r);
-    }
-    d->n++;
+    d->waiting[d->n_waiting++] = r;
     return 0;
+}
+
+/* ---- sequences that wait ---- */
+
+/* What was lost on disk is computed again. */
+static int refill(struct stage *s, struct rec *r, struct err *e)
+{
+    const struct stage_env *env = s->env;
+    struct store_prompt *p = r->seq.prompt;
+    struct fill f = {.tokens = r->req.tokens,
+                     .n_tokens = r->req.n_tokens,
+                     .pos = p->found,
+                     .chunk = PAGE_TOKENS, /* rare: any pass has so many rows */
+                     .table = p->table};
+    while (f.pos < f.n_tokens && !r->fail.code) {
+        int rc = fill_chunk(env->model, &f, e);
+        if (rc < 0)
+            return rc;
+        if (f.failed)
+            err_set(&r->fail, REACH_DOC, ERR_DEVICE,
+                    "the model gave a value that is not finite while it read the prompt");
+        else
+            store_computed(env->store, p, f.pos);
+    }
+    return 0;
+}
+
+/* Get the pages of a parked sequence back. 1: it has them; 0: not yet. */
+static int unpark(struct stage *s, struct rec *r, struct err *e)
+{
+    struct store_prompt *p = r->seq.prompt;
+    int total = r->req.n_tokens + r->req.max_tokens;
+    if (!p->table && store_admit(s->env->store, p, total, false) != 1)
+        return 0;
+    int ready = store_ready(s->env->store, p);
+    if (ready != 1)
+        return 0;
+    int rc = p->found < r->req.n_tokens ? refill(s, r, e) : 0;
+    p->found = r->req.n_tokens;
+    return rc < 0 ? rc : 1;
+}
+
+/* Prefill, or the first of those that wait, lacks pages: the last ones give theirs. */
+static void make_room(struct stage *s, struct decoding *d)
+{
+    struct store *store = s->env->store;
+    if (store_short(store) == 0 || !store_can_park(store))
+        return;
+    for (int i = d->n_waiting; i-- > 0 && store_short(store) > 0;) {
+        struct rec *r = d->waiting[i];
+        if (r->seq.prompt->table && store_ready(store, r->seq.prompt) == 1)
+            store_park(store, r->seq.prompt, r->seq.logits);
+    }
+}
+
+/* Fill the places of the batch with those that have their pages. */
+static int fill_batch(struct stage *s, struct decoding *d, struct err *e)
+{
+    int kept = 0, rc = 0;
+    for (int i = 0; i < d->n_waiting; i++) {
+        struct rec *r = d->waiting[i];
+        int has = d->n < d->batch && rc >= 0 ? unpark(s, r, e) : 0;
+        if (has < 0)
+            rc = has;
+        if (has == 1)
+            rc = enter_batch(s, d, r);
+        else
+            d->waiting[kept++] = r;
+    }
+    d->n_waiting = kept;
+    return rc < 0 ? rc : 0;
 }
 
 /* The sequence is over, well or not: hand it on. */
@@ -149,7 +239,7 @@ static int forward(struct stage *s, struct decoding *d, bool *failed, struct err
         d->rows[i] = (struct forward_rows){.tokens = q->tokens,
                                            .pos = q->n_tokens + slot->reply.n - 1,
                                            .n = 1,
-                                           .table = slot->r->seq.table,
+                                           .table = slot->r->seq.prompt->table,
                                            .want_logits = true,
                                            .logits = slot->logits};
     }
@@ -168,8 +258,12 @@ static int decode_step(struct stage *s, struct err *e)
 {
     struct decoding *d = s->state;
     bool done[256] = {false}; /* decode.batch is at most this */
+    int filled = fill_batch(s, d, e);
+    if (filled < 0)
+        return filled;
+    make_room(s, d);
     if (d->n == 0)
-        return ST_IDLE;
+        return d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
     int64_t begin = clock_us();
     for (int i = 0; i < d->n; i++)
         done[i] = advance(s, d, &d->slots[i]);
@@ -181,7 +275,7 @@ static int decode_step(struct stage *s, struct err *e)
             rc = compact(s, d, done);
     }
     atomic_fetch_add(&s->env->stats->decode_us, clock_us() - begin);
-    return rc < 0 ? rc : d->n > 0 ? ST_MORE : ST_IDLE;
+    return rc < 0 ? rc : d->n > 0 ? ST_MORE : d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
 }
 
 static int decode_finish(struct stage *s, struct err *e)
@@ -200,7 +294,10 @@ static void decode_close(struct stage *s)
         slot_release(&d->slots[i]);
         rec_free(d->slots[i].r);
     }
+    for (int i = 0; i < d->n_waiting; i++)
+        rec_free(d->waiting[i]);
     sampler_release(&d->sampler);
+    free(d->waiting);
     free(d->slots);
     free(d->rows);
     free(d);

@@ -11,5 +11,9 @@ const struct opt prefill_opts[] = {
     {"batch", OPT_TOKENS, AT(batch), "512", 64, 4096, NULL, 0,
      "Tokens of one prefill step, rounded up to a multiple of 64. Changes speed and memory, "
      "never an answer."},
+    {"lookahead", OPT_INT, AT(lookahead), "64", 1, 64, NULL, 0,
+     "Requests that are looked at together: those with the same beginning are computed one "
+     "after the other, "
+     "and pages that none of them needs make room first. Never changes an answer."},
 };
 const size_t n_prefill_opts = sizeof(prefill_opts) / sizeof(prefill_opts[0]);

@@ -9,6 +9,7 @@ enum attention_mode { ATTENTION_FULL };
 struct prefill_config {
     int attention; /* enum attention_mode */
     int batch;     /* rows of one forward pass; multiple of 64 */
+    int lookahead; /* requests that are ordered by their prefixes */
 };
 
 extern const struct opt prefill_opts[];

@@ -11,7 +11,7 @@
 #include "stages/chunk/chunk_opts.h"
 #include "stages/decode/decode_opts.h"
 #include "stages/kv/kv_opts.h"
-#include "stages/kv/prefix.h"
+#include "stages/kv/store.h"
 #include "stages/model/model.h"
 #include "stages/model/prompt.h"
 #include "stages/prefill/prefill_opts.h"
@@ -57,7 +57,7 @@ struct rig {
     struct chat *chat;
     struct prompts *prompts;
     struct page_pool *pages;
-    struct prefix_index *prefixes;
+    struct store *store;
     struct run_stats stats;
     atomic_bool cancel;
     struct stage_env env;
@@ -145,7 +145,16 @@ static inline void rig_open(struct rig *g)
                      0);
     struct page_use use = {.codec = "exact", .attention = "full"};
     assert_int_equal(model_context_digest(g->model, &use, digest, &e), 0);
-    g->prefixes = prefix_index_new(g->pages, digest);
+    struct store_options so = {.pool = g->pages,
+                               .shape = {.n_layer = sizes.n_layer,
+                                         .slice_bytes = (sizes.slice_bytes + 63) & ~(size_t)63},
+                               .reuse = g->kv.reuse,
+                               .codec = CODEC_SPLIT,
+                               .n_vocab = model_hparams(g->model)->n_vocab,
+                               .counters = &g->stats.kv,
+                               .stability = &g->stats.stability};
+    memcpy(so.context, digest, HASH_BYTES);
+    assert_int_equal(store_open(&g->store, &so, &e), 0);
     g->env = (struct stage_env){.chunk = &g->chunk,
                                 .prompt = &g->prompt,
                                 .task = &g->task,
@@ -158,7 +167,7 @@ static inline void rig_open(struct rig *g)
                                 .prompts = g->prompts,
                                 .context = g->context,
                                 .pages = g->pages,
-                                .prefixes = g->prefixes,
+                                .store = g->store,
                                 .stats = &g->stats,
                                 .cancel = &g->cancel};
     const struct stage_ops *ops[4] = {&chunk_stage, &tokenize_stage, &prefill_stage,
@@ -257,7 +266,7 @@ static inline void rig_close(struct rig *g)
     }
     if (page_pool_audit(g->pages, 0, &e) != 0)
         fail_msg("%s", e.msg);
-    prefix_index_free(g->prefixes);
+    store_close(g->store);
     page_pool_free(g->pages);
     prompts_free(g->prompts);
     chat_free(g->chat);

@@ -201,6 +201,10 @@ static int prefill_step(struct stage *s, struct err *e)
         return ST_IDLE;
     struct rec *r = h->r[0];
     memmove(h->r, h->r + 1, sizeof(h->r[0]) * (size_t)--h->n);
+    if (!stage_begin(s, r)) {
+        int rc = stage_emit(s, r);
+        return rc ? rc : ST_MORE;
+    }
     if (r->doc->ordinal == t.fail_request && r->req.use == ANSWER_REDUCE && r->req.index == 2)
         err_set(&r->fail, REACH_DOC, ERR_DEVICE, "not finite");
     r->kind = REC_SEQUENCE;

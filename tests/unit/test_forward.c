@@ -2,7 +2,7 @@
  * two threads, by every table, give the same bytes. What is not finite fails its own sequence only. */
 #include "stages/base/file.h"
 #include "stages/base/mem.h"
-#include "stages/kv/prefix.h"
+#include "stages/kv/store.h"
 #include "stages/model/model.h"
 
 #include <omp.h>
@@ -217,28 +217,41 @@ static void pages_of_a_shared_prefix_give_the_same_bytes(void **state)
     struct texts t = texts_of(m);
     one_by_one(m, &t);
     struct page_pool *pool = pool_of(m, 16);
-    uint8_t context[HASH_BYTES];
-    struct page_use use = {.codec = "exact", .attention = "full"};
-    assert_int_equal(model_context_digest(m, &use, context, &e), 0);
-    struct prefix_index *index = prefix_index_new(pool, context);
+    struct model_sizes sizes;
+    model_plan(m, MAX_ROWS, MAX_ROWS, &sizes);
+    struct kv_counters counters = {0};
+    struct stability stability = {0};
+    struct store *store;
+    struct store_options o = {.pool = pool,
+                              .shape = {.n_layer = sizes.n_layer,
+                                        .n_kv_head = model_hparams(m)->n_kv_head,
+                                        .head_dim = model_hparams(m)->head_dim,
+                                        .slice_bytes = sizes.slice_bytes},
+                              .reuse = true,
+                              .n_vocab = t.n_vocab,
+                              .counters = &counters,
+                              .stability = &stability};
+    assert_int_equal(store_open(&store, &o, &e), 0);
     float *out = malloc((size_t)t.n_vocab * sizeof(*out));
     for (int round = 0; round < 2; round++) {
-        struct block_table *table = block_table_new(pool);
-        int pos = prefix_match(index, t.ids[0], t.len[0], table);
+        struct store_prompt *p;
+        assert_int_equal(store_hold(store, &p, t.ids[0], t.len[0], 0, PREFIX_DOCUMENT, &e), 0);
+        assert_int_equal(store_admit(store, p, t.len[0], true), 1);
+        assert_int_equal(store_ready(store, p), 1);
+        int pos = p->found;
         assert_int_equal(pos, round * 192);
-        assert_int_equal(block_table_reserve(table, t.len[0], &e), 0);
         while (pos < t.len[0]) {
             int n = t.len[0] - pos < MAX_ROWS ? t.len[0] - pos : MAX_ROWS;
-            struct forward_rows rows = {t.ids[0], pos, n, table, true, out, false};
+            struct forward_rows rows = {t.ids[0], pos, n, p->table, true, out, false};
             pass(m, &rows, 1);
             pos += n;
         }
         assert_memory_equal(out, logits_at(&t, 0, t.len[0] - 1),
                             (size_t)t.n_vocab * sizeof(float));
-        prefix_insert(index, t.ids[0], t.len[0], table);
-        block_table_free(table);
+        store_computed(store, p, t.len[0]);
+        store_drop(p);
     }
-    prefix_index_free(index);
+    store_close(store);
     page_pool_free(pool);
     model_free(m);
     free(out);

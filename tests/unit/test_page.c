@@ -120,7 +120,7 @@ static void the_oldest_idle_page_is_evicted_first_and_forgotten(void **state)
     (void)state;
     struct page_pool *p = pool_of(3);
     struct forgotten f = {.n = 0};
-    page_pool_on_evict(p, note, &f);
+    page_pool_hook(p, &(struct page_hooks){.evict = note, .ctx = &f});
     page_id id[3];
     for (int i = 0; i < 3; i++) {
         id[i] = page_alloc(p);
