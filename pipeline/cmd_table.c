@@ -93,11 +93,12 @@ const struct cmd cmds[] = {
      "  quire tokenize model.gguf notes.txt --ids | wc -l",
      1, 2, WORDS_MODEL, OPTIONS(tokenize_options), cmd_tokenize},
     {"kv", "WORD FILE|FOLDER", "look into the KV store",
-     "trace prints the events of KV pages that a run left in its folder, or is writing: pages "
-     "handed out,\n"
-     "found, missed, spilled, loaded and given up. docs/kv-tracing.md explains them.\n\n"
-     "  quire kv trace results/ --last 20\n"
-     "  quire kv trace results/kv.ring --json",
+     "trace prints the events of KV pages that a run left in the folder of its store, or is "
+     "writing: pages\n"
+     "handed out, found, missed, spilled, loaded and given up. docs/kv-tracing.md explains "
+     "them.\n\n"
+     "  quire kv trace kv/ --last 20\n"
+     "  quire kv trace kv/events.ring --json",
      2, 2, WORDS_NONE, OPTIONS(kv_options), cmd_kv},
     {"version", "", "print the version", "  quire version", 0, 0, WORDS_NONE, NULL, 0,
      cmd_version},

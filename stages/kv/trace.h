@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KV_RING_FILE "kv.ring" /* its name in a job's folder */
+#define KV_RING_FILE "events.ring" /* its name in the folder of the store */
 
 enum kv_op {
     KV_ALLOC,     /* a page of the pool was handed out */

@@ -52,7 +52,7 @@ CASES = [
     ('kv trace', 2, None, 'usage: quire kv WORD FILE|FOLDER'),
     ('kv tarce x', 2, None, 'unknown word "tarce": did you mean "trace"?'),
     ('kv trace nowhere.ring', 3, None, 'cannot open "nowhere.ring"'),
-    ('kv trace samples', 3, None, 'samples/kv.ring'),
+    ('kv trace samples', 3, None, 'samples/events.ring'),
     ('kv trace README.md', 3, None, 'README.md: not a ring of KV events'),
     (f'kv trace {RING} --last 0', 2, None, '--last: "0" is not a number from 1'),
     (f'kv trace {RING} --last 5x', 2, None, '--last: "5x" is not a number'),
