@@ -13,8 +13,8 @@
 struct codec {
     struct kv_shape shape;
     struct frames frames;
-    struct lossy_parts parts;
-    uint16_t *half; /* K, or V, of the valid positions of a layer */
+    struct exact_parts exact;
+    struct lossy_parts lossy;
 };
 
 static const char *const names[CODEC_COUNT] = {"raw", "split", "q8", "k8v4", "q4", "layered"};
@@ -42,9 +42,10 @@ struct codec *codec_new(const struct kv_shape *s)
     struct codec *c = mem_need(sizeof(*c));
     size_t half = exact_halves(s, PAGE_TOKENS), scales = lossy_max_scales(s);
     c->shape = *s;
-    c->half = mem_need(half * sizeof(*c->half));
-    c->parts.scales = mem_need(scales * sizeof(*c->parts.scales));
-    c->parts.codes = mem_need(lossy_max_codes(s));
+    c->exact.half = mem_need(half * sizeof(*c->exact.half));
+    c->exact.tops = mem_need(2 * exact_halves(s, 1));
+    c->lossy.scales = mem_need(scales * sizeof(*c->lossy.scales));
+    c->lossy.codes = mem_need(lossy_max_codes(s));
     frames_init(&c->frames, half > scales ? half : scales);
     return c;
 }
@@ -54,9 +55,10 @@ void codec_free(struct codec *c)
     if (!c)
         return;
     frames_release(&c->frames);
-    free(c->parts.scales);
-    free(c->parts.codes);
-    free(c->half);
+    free(c->lossy.scales);
+    free(c->lossy.codes);
+    free(c->exact.half);
+    free(c->exact.tops);
     free(c);
 }
 
@@ -64,9 +66,7 @@ size_t codec_bound(const struct kv_shape *s)
 {
     if (s->n_kv_head == 0)
         return (size_t)s->n_layer * s->slice_bytes;
-    /* Split has two arrays of halves; of the others none has more scales, and codes that are wider. */
-    size_t exact = 2 * halves_bound(exact_halves(s, PAGE_TOKENS));
-    size_t lossy = halves_bound(lossy_max_scales(s)) + lossy_max_codes(s) + 2 * frame_bound(0);
+    size_t exact = exact_bound(s), lossy = lossy_bound(s);
     return (size_t)s->n_layer * (exact > lossy ? exact : lossy);
 }
 
@@ -85,10 +85,11 @@ size_t codec_encode(struct codec *c, enum codec_kind kind, const void *page, int
     for (int i = 0; i < s->n_layer; i++) {
         const void *slice = (const uint8_t *)page + (size_t)i * s->slice_bytes;
         if (codec_is_lossy(kind))
-            end = lossy_put(&c->frames, &c->parts, s, codec_policy(kind, i, s->n_layer), end,
+            end = lossy_put(&c->frames, &c->lossy, s, codec_policy(kind, i, s->n_layer), end,
                             slice);
         else
-            end = exact_put(&c->frames, c->half, s, kind == CODEC_SPLIT, end, slice, n_tokens);
+            end =
+                exact_put(&c->frames, &c->exact, s, kind == CODEC_SPLIT, end, slice, n_tokens);
     }
     return (size_t)(end - out);
 }
@@ -112,10 +113,10 @@ int codec_decode(struct codec *c, enum codec_kind kind, const uint8_t *in, size_
         size_t used = n_tokens == PAGE_TOKENS ? used_bytes(s) : 0;
         memset(slice + used, 0, s->slice_bytes - used);
         if (codec_is_lossy(kind))
-            ok = lossy_get(&c->frames, &c->parts, s, codec_policy(kind, i, s->n_layer), &left,
+            ok = lossy_get(&c->frames, &c->lossy, s, codec_policy(kind, i, s->n_layer), &left,
                            (uint16_t *)(void *)slice);
         else
-            ok = exact_get(&c->frames, c->half, s, kind == CODEC_SPLIT, &left,
+            ok = exact_get(&c->frames, &c->exact, s, kind == CODEC_SPLIT, &left,
                            (uint16_t *)(void *)slice, n_tokens);
     }
     if (!ok || left.n)

@@ -25,7 +25,7 @@
 
 enum codec_kind {
     CODEC_RAW,     /* the halves as they are */
-    CODEC_SPLIT,   /* exact: exponents by zstd, sign and mantissa as they are */
+    CODEC_SPLIT,   /* exact: high bytes by zstd, low bytes as they are */
     CODEC_Q8,      /* K: int8, a scale per channel; V: int8, a scale per token */
     CODEC_K8V4,    /* K as Q8; V: int4 */
     CODEC_Q4,      /* K: int4, scale and minimum per channel and 32 tokens; V: int4 */

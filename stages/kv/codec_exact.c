@@ -59,37 +59,39 @@ static void halves_give(uint16_t *slice, const uint16_t *x, const struct kv_shap
             keys_give(slice, x, s->head_dim, n_tokens);
 }
 
-uint8_t *exact_put(struct frames *f, uint16_t *half, const struct kv_shape *s, bool split,
-                   uint8_t *out, const uint16_t *slice, int n_tokens)
+static uint8_t *raw_put(uint8_t *out, const uint16_t *x, size_t n)
 {
-    size_t n = exact_halves(s, n_tokens);
-    for (int part = 0; part < 2; part++) {
-        halves_take(half, s, slice, part, n_tokens);
-        if (split) {
-            out = halves_put(f, out, half, n);
-        } else {
-            memcpy(out, half, n * sizeof(*half));
-            out += n * sizeof(*half);
-        }
-    }
-    return out;
+    memcpy(out, x, n * sizeof(*x));
+    return out + n * sizeof(*x);
 }
 
-bool exact_get(struct frames *f, uint16_t *half, const struct kv_shape *s, bool split,
-               struct span *in, uint16_t *slice, int n_tokens)
+static bool raw_get(struct span *in, uint16_t *x, size_t n)
+{
+    const uint8_t *from = span_take(in, n * sizeof(*x));
+    if (from)
+        memcpy(x, from, n * sizeof(*x));
+    return from != NULL;
+}
+
+uint8_t *exact_put(struct frames *f, const struct exact_parts *p, const struct kv_shape *s,
+                   bool split, uint8_t *out, const uint16_t *slice, int n_tokens)
 {
     size_t n = exact_halves(s, n_tokens);
-    for (int part = 0; part < 2; part++) {
-        if (split) {
-            if (!halves_get(f, in, half, n))
-                return false;
-        } else {
-            const uint8_t *from = span_take(in, n * sizeof(*half));
-            if (!from)
-                return false;
-            memcpy(half, from, n * sizeof(*half));
-        }
-        halves_give(slice, half, s, part, n_tokens);
-    }
+    halves_take(p->half, s, slice, false, n_tokens);
+    out = split ? keys_put(f, p->tops, s, n_tokens, out, p->half) : raw_put(out, p->half, n);
+    halves_take(p->half, s, slice, true, n_tokens);
+    return split ? halves_put(f, out, p->half, n) : raw_put(out, p->half, n);
+}
+
+bool exact_get(struct frames *f, const struct exact_parts *p, const struct kv_shape *s,
+               bool split, struct span *in, uint16_t *slice, int n_tokens)
+{
+    size_t n = exact_halves(s, n_tokens);
+    if (!(split ? keys_get(f, p->tops, s, n_tokens, in, p->half) : raw_get(in, p->half, n)))
+        return false;
+    halves_give(slice, p->half, s, false, n_tokens);
+    if (!(split ? halves_get(f, in, p->half, n) : raw_get(in, p->half, n)))
+        return false;
+    halves_give(slice, p->half, s, true, n_tokens);
     return true;
 }

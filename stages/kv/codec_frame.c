@@ -73,28 +73,25 @@ bool frame_get(struct frames *f, struct span *in, uint8_t *plane, size_t n)
            ZSTD_decompressDCtx(f->inflate, plane, n, body, stored) == n;
 }
 
-static void split(const uint16_t *restrict x, size_t n, uint8_t *restrict low,
+void halves_split(const uint16_t *restrict x, size_t n, uint8_t *restrict low,
                   uint8_t *restrict high)
 {
     for (size_t i = 0; i < n; i++) {
-        uint16_t turned = (uint16_t)(x[i] << 1 | x[i] >> 15);
-        low[i] = (uint8_t)turned;
-        high[i] = (uint8_t)(turned >> 8);
+        low[i] = (uint8_t)x[i];
+        high[i] = (uint8_t)(x[i] >> 8);
     }
 }
 
-static void merge(uint16_t *restrict x, size_t n, const uint8_t *restrict low,
+void halves_merge(uint16_t *restrict x, size_t n, const uint8_t *restrict low,
                   const uint8_t *restrict high)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint16_t turned = (uint16_t)(high[i] << 8 | low[i]);
-        x[i] = (uint16_t)(turned >> 1 | turned << 15);
-    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = (uint16_t)(high[i] << 8 | low[i]);
 }
 
 uint8_t *halves_put(struct frames *f, uint8_t *out, const uint16_t *x, size_t n)
 {
-    split(x, n, out, f->high);
+    halves_split(x, n, out, f->high);
     return frame_put(f, out + n, f->high, n);
 }
 
@@ -103,6 +100,6 @@ bool halves_get(struct frames *f, struct span *in, uint16_t *x, size_t n)
     const uint8_t *low = span_take(in, n);
     if (!low || !frame_get(f, in, f->high, n))
         return false;
-    merge(x, n, low, f->high);
+    halves_merge(x, n, low, f->high);
     return true;
 }

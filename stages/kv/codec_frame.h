@@ -1,10 +1,10 @@
 /* stages/kv/codec_frame.h - the two things encoded pages are made of: byte planes and arrays of halves.
  *
  *     frame    u32 n, little-endian; then n bytes as they are, or with bit 31 of n set one zstd frame
- *     halves   the low bytes of n halves turned left by one bit, then a frame of their high bytes
+ *     halves   the low bytes of n halves, then a frame of their high bytes
  *
- * Turned left, the sign is the lowest bit and all five bits of the exponent are in the high byte: that byte
- * compresses, the other one is noise.
+ * The high byte has the exponent, and compresses; the low byte is noise. (Turning the sign out of the high byte, which
+ * bfloat16 needs to have its exponent in one piece, changes nothing here.)
  * Rules:  the reader knows every decoded length beforehand; one that differs is corrupt.
  */
 #ifndef QUIRE_KV_CODEC_FRAME_H
@@ -18,7 +18,7 @@ enum { FRAME_HEAD_BYTES = 4 };
 
 struct frames {
     void *deflate, *inflate; /* of zstd */
-    uint8_t *high;           /* [max_halves] */
+    uint8_t *high;           /* [max_halves] scratch */
 };
 
 void frames_init(struct frames *f, size_t max_halves);
@@ -49,5 +49,8 @@ uint8_t *frame_put(struct frames *f, uint8_t *out, const uint8_t *plane, size_t 
 bool frame_get(struct frames *f, struct span *in, uint8_t *plane, size_t n);
 uint8_t *halves_put(struct frames *f, uint8_t *out, const uint16_t *x, size_t n);
 bool halves_get(struct frames *f, struct span *in, uint16_t *x, size_t n);
+
+void halves_split(const uint16_t *x, size_t n, uint8_t *low, uint8_t *high);
+void halves_merge(uint16_t *x, size_t n, const uint8_t *low, const uint8_t *high);
 
 #endif

@@ -151,24 +151,6 @@ static void v_get(uint16_t *v, int head_dim, struct codec_layer bits, const uint
     }
 }
 
-static uint8_t *plane_put(struct frames *f, uint8_t *out, const uint8_t *codes, size_t n,
-                          int n_bits)
-{
-    if (n_bits == 4)
-        return frame_put(f, out, codes, n);
-    memcpy(out, codes, n);
-    return out + n;
-}
-
-/* Where the codes of a plane are, unpacked into room if need be; NULL: corrupt. */
-static const uint8_t *plane_get(struct frames *f, struct span *in, uint8_t *room, size_t n,
-                                int n_bits)
-{
-    if (n_bits == 4)
-        return frame_get(f, in, room, n) ? room : NULL;
-    return span_take(in, n);
-}
-
 uint8_t *lossy_put(struct frames *f, const struct lossy_parts *p, const struct kv_shape *s,
                    struct codec_layer bits, uint8_t *out, const uint16_t *slice)
 {
@@ -184,8 +166,8 @@ uint8_t *lossy_put(struct frames *f, const struct lossy_parts *p, const struct k
               v_codes + h * (v_bytes / heads));
     }
     out = halves_put(f, out, p->scales, n_scales(s, bits));
-    out = plane_put(f, out, p->codes, k_bytes, bits.k_bits);
-    return plane_put(f, out, v_codes, v_bytes, bits.v_bits);
+    out = frame_put(f, out, p->codes, k_bytes);
+    return frame_put(f, out, v_codes, v_bytes);
 }
 
 bool lossy_get(struct frames *f, const struct lossy_parts *p, const struct kv_shape *s,
@@ -194,17 +176,14 @@ bool lossy_get(struct frames *f, const struct lossy_parts *p, const struct kv_sh
     size_t k_bytes = plane_bytes(s, bits.k_bits), v_bytes = plane_bytes(s, bits.v_bits);
     size_t heads = (size_t)s->n_kv_head, value_at = PAGE_TOKENS * (size_t)s->head_dim;
     const uint16_t *v_scale = p->scales + heads * k_scales(s, bits);
-    if (!halves_get(f, in, p->scales, n_scales(s, bits)))
-        return false;
-    const uint8_t *k_codes = plane_get(f, in, p->codes, k_bytes, bits.k_bits);
-    const uint8_t *v_codes =
-        k_codes ? plane_get(f, in, p->codes + k_bytes, v_bytes, bits.v_bits) : NULL;
-    if (!v_codes)
+    const uint8_t *v_codes = p->codes + k_bytes;
+    if (!halves_get(f, in, p->scales, n_scales(s, bits)) ||
+        !frame_get(f, in, p->codes, k_bytes) || !frame_get(f, in, p->codes + k_bytes, v_bytes))
         return false;
     for (size_t h = 0; h < heads; h++) {
         uint16_t *k = slice + head_at(s, (int)h);
         k_get(k, s->head_dim, bits.k_bits, p->scales + h * k_scales(s, bits),
-              k_codes + h * (k_bytes / heads));
+              p->codes + h * (k_bytes / heads));
         v_get(k + value_at, s->head_dim, bits, v_scale + h * v_scales(s, bits),
               v_codes + h * (v_bytes / heads));
     }

@@ -3,10 +3,8 @@
  * What:   which halves of a slice share a scale, and the order of what is stored.
  *
  *     halves  scales of K, scales of V        (and minima; head by head)
- *     plane   K: [head][channel][...]         64 bytes a channel, or 2 groups of 16
- *     plane   V: [head][token][...]           head_dim bytes a token, or head_dim / 2
- *
- *         A plane of 8 bits is stored as it is, one of 4 bits as a frame (codec_frame.h).
+ *     frame   K: [head][channel][...]         64 bytes a channel, or 2 groups of 16
+ *     frame   V: [head][token][...]           head_dim bytes a token, or head_dim / 2
  */
 #ifndef QUIRE_KV_CODEC_LOSSY_H
 #define QUIRE_KV_CODEC_LOSSY_H
@@ -23,6 +21,12 @@ struct lossy_parts {
 /* Items that one layer needs at most, for any policy. */
 size_t lossy_max_scales(const struct kv_shape *s);
 size_t lossy_max_codes(const struct kv_shape *s);
+
+/* No layer has more scales than one of 4 bits, nor more codes than one of 8. */
+static inline size_t lossy_bound(const struct kv_shape *s)
+{
+    return halves_bound(lossy_max_scales(s)) + lossy_max_codes(s) + 2 * frame_bound(0);
+}
 
 uint8_t *lossy_put(struct frames *f, const struct lossy_parts *p, const struct kv_shape *s,
                    struct codec_layer bits, uint8_t *out, const uint16_t *slice);

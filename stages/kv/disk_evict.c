@@ -23,9 +23,10 @@ enum {
     BLOCK = 4096,
     SMALL_RECORD = 4 * BLOCK, /* below, most of a record shares blocks with its neighbours */
     SLACK = 32 << 10,         /* rounding, the head of a segment, notices, extents */
-    LEAST_VICTIMS = 64,
+    LEAST_VICTIMS = 16,
     VICTIM_SHARE = 16,    /* one in so many records is chosen at a time */
     FULL_PAUSE = 1000000, /* us until a full folder is looked at again */
+    SAME_COST = 1,        /* computing a byte of KV takes much the same in every page */
     UNUSED_DEAD = -1,     /* worth of what a dead run spilled */
 };
 
@@ -176,15 +177,12 @@ static bool worth_of(struct disk *d, const struct disk_entry *entry, uint32_t no
         return !d->asked_alive;
     }
     uint64_t key = uses_key(entry->key);
-    /* Tokens in a MiB: what computing it again takes for what it occupies. */
-    uint32_t cost =
-        (uint32_t)(((uint64_t)entry->n_tokens << 20) / (entry->body_bytes + 1u)) + 1;
     if (by_segment)
         *worth = entry->segment;
     else if (uses_find(&d->uses, key))
-        *worth = uses_worth(&d->uses, key, now, cost);
+        *worth = uses_worth(&d->uses, key, now, SAME_COST);
     else
-        *worth = lru_k_worth(&entry->written, 1, now, cost);
+        *worth = lru_k_worth(&entry->written, 1, now, SAME_COST);
     return true;
 }
 

@@ -56,8 +56,8 @@ struct victim {
 struct disk {
     struct disk_options o;
     char *folder;
-    int dir, lock;  /* descriptors; lock NO_FD: never written */
-    uint64_t inode; /* of the folder: it may be deleted, and made anew */
+    int dir, lock;    /* descriptors; lock NO_FD: never written */
+    uint64_t changes; /* of the list of segments, when we last read it */
     pthread_mutex_t syncing, writer, table;
     struct disk_index index;
     struct uses uses;

@@ -1,8 +1,12 @@
 /* The segment files of a folder. Names are eight digits and ".seg"; the highest number is the newest, which
  * alone grows, and which is never unlinked: so a number is not used twice while the folder lives.
+ *
+ * The lock's file holds a count of changes of the list of segments, so that a refresh, which is made before every
+ * write, reads the folder only when that has changed.
  */
 #include "stages/kv/disk_inner.h"
 
+#include "stages/base/le.h"
 #include "stages/base/mem.h"
 #include "stages/base/sys.h"
 
@@ -364,56 +368,106 @@ void segs_release(struct disk *d)
     pthread_mutex_unlock(&d->table);
 }
 
+/* ---- taking in what others did ---- */
+
+/* How often the list of segments has changed; 0 when nobody counts. */
+static uint64_t read_changes(struct disk *d)
+{
+    uint8_t bytes[8] = {0};
+    if (d->lock == NO_FD || read_fd(&d->lock, 0, bytes, sizeof(bytes)) != sizeof(bytes))
+        return 0;
+    return le64_get(bytes);
+}
+
+/* The caller holds the folder's lock. */
+static void count_change(struct disk *d)
+{
+    uint8_t bytes[8];
+    struct iovec iov = {bytes, sizeof(bytes)};
+    le64_put(bytes, read_changes(d) + 1);
+    if (sys_write_at(d->lock, &iov, 1, 0) != 0)
+        disk_fail(d, "cannot write the lock");
+}
+
 void segs_load(struct disk *d)
 {
     size_t n;
     segs_release(d);
+    d->changes = read_changes(
+        d); /* before the list is read: what changes meanwhile is seen the next time */
     uint32_t *numbers = read_numbers(d, &n);
     for (size_t i = 0; i < n; i++)
         add(d, numbers[i]);
     free(numbers);
 }
 
-static bool exists(struct disk *d, uint32_t number)
+/* Segment i was unlinked, and its records with it. */
+static void vanish(struct disk *d, size_t i)
 {
-    char name[NAME_CAP];
-    struct stat st;
-    name_of(number, name);
-    return number <= LAST_NUMBER && fstatat(d->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    struct seg *s = d->segs[i];
+    pthread_mutex_lock(&d->table);
+    for (uint32_t k = 0; s->live > 0 && k < d->index.n_made; k++) {
+        struct disk_entry *entry = index_at(&d->index, k);
+        if (entry && entry->segment == s->number)
+            segs_forget(d, entry);
+    }
+    unlist(d, i);
+    pthread_mutex_unlock(&d->table);
+}
+
+/* Bring the list of segments up to date. */
+static void relist(struct disk *d)
+{
+    size_t n;
+    uint32_t *numbers = read_numbers(d, &n);
+    for (size_t i = 0; i < d->n_segs;) {
+        const uint32_t *there =
+            n ? bsearch(&d->segs[i]->number, numbers, n, sizeof(*numbers), by_number) : NULL;
+        if (there)
+            i++;
+        else
+            vanish(d, i);
+    }
+    const struct seg *newest = segs_newest(d);
+    for (size_t i = 0; i < n; i++)
+        if (!newest || numbers[i] > newest->number) {
+            refresh_newest(d, false); /* the one before does not grow any more */
+            add(d, numbers[i]);
+            newest = segs_newest(d);
+        }
+    free(numbers);
 }
 
 void segs_refresh(struct disk *d, bool locked)
 {
-    for (bool again = true; again;) {
-        /* Looked for first: once there is a next one, this one does not grow any more. */
-        struct seg *newest = segs_newest(d);
-        uint32_t next = newest ? newest->number + 1 : 0;
-        again = exists(d, next);
-        if (!refresh_newest(d, locked && !again)) {
-            segs_load(d);
-            again = false;
-            if (locked && !refresh_newest(d, true))
-                disk_fail(d, "its files change under the lock");
-        } else if (again) {
-            again = add(d, next);
-        }
-    }
+    uint64_t changes = read_changes(d);
+    if (changes == 0 || changes != d->changes)
+        relist(d);
+    d->changes = changes;
+    if (refresh_newest(d, locked))
+        return;
+    segs_load(d);
+    if (!refresh_newest(d, locked) && locked)
+        disk_fail(d, "its files change under the lock");
 }
 
 /* ---- making and unlinking ---- */
 
+/* The change is counted before and after: who reads the list in between reads it again, and who comes after a
+ * maker that was killed in between reads it, too. */
 static struct seg *create(struct disk *d, uint32_t number)
 {
     char name[NAME_CAP];
     struct stat st;
-    if (number > LAST_NUMBER) {
-        errno = EOVERFLOW;
-        return NULL;
-    }
-    name_of(number, name);
-    int fd = openat(d->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd;
+    count_change(d);
+    do {
+        name_of(number, name);
+        fd = openat(d->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    } while (fd < 0 && errno == EEXIST && number++ < LAST_NUMBER);
     if (fd < 0)
         return NULL;
+    count_change(d);
     uint8_t head[SEGMENT_HEAD_BYTES];
     struct iovec iov = {head, sizeof(head)};
     segment_head_put(head);
@@ -470,14 +524,19 @@ void segs_drop_dead(struct disk *d)
         return;
     }
     d->may_drop = false;
+    bool changed = false;
     for (size_t i = 0; i + 1 < d->n_segs;) {
         struct seg *s = d->segs[i];
         char name[NAME_CAP];
         name_of(s->number, name);
-        if (is_dead(d, s, name) && (unlinkat(d->dir, name, 0) == 0 || errno == ENOENT))
-            unlist(d, i);
-        else
+        if (!is_dead(d, s, name) || (unlinkat(d->dir, name, 0) != 0 && errno != ENOENT)) {
             i++;
+            continue;
+        }
+        unlist(d, i);
+        changed = true;
     }
     pthread_mutex_unlock(&d->table);
+    if (changed)
+        count_change(d);
 }

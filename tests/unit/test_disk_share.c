@@ -1,0 +1,196 @@
+/* Several processes, and several threads, with one folder of KV pages. */
+#include "tests/unit/disk_rig.h"
+
+#include <pthread.h>
+#include <sys/file.h>
+
+enum { PROCESSES = 4, KEYS = 200 };
+
+/* Write all keys as fast as the others do, in another order; returns how many were stored. */
+static int write_all(int me, int start)
+{
+    char go;
+    struct disk *d = rig_open(NULL);
+    if (read(start, &go, 1) != 0) /* the end of the pipe: all at once */
+        return -1;
+    int stored = 0;
+    for (int i = 0; i < KEYS; i++)
+        stored += rig_write(d, (i * 7 + me * 50 * (me % 2)) % KEYS, RIG_BODY, false) == 0;
+    disk_sync(d);
+    disk_refresh(d);
+    for (int i = 0; i < KEYS; i++)
+        if (rig_read(d, i, RIG_BODY) != 1)
+            stored = -1;
+    if (rig_stats(d).corrupt != 0)
+        stored = -1;
+    disk_close(d);
+    return stored;
+}
+
+static void processes_that_write_the_same_keys_store_each_once(void **state)
+{
+    (void)state;
+    int start[2], results[2], sum = 0;
+    assert_int_equal(pipe(start), 0);
+    assert_int_equal(pipe(results), 0);
+    for (int p = 0; p < PROCESSES; p++)
+        if (fork() == 0) {
+            close(start[1]);
+            int stored = write_all(p, start[0]);
+            _exit(write(results[1], &stored, sizeof(stored)) != sizeof(stored));
+        }
+    close(start[0]);
+    close(start[1]);
+    close(results[1]);
+    for (int p = 0; p < PROCESSES; p++) {
+        int stored, status;
+        assert_int_equal(read(results[0], &stored, sizeof(stored)), sizeof(stored));
+        assert_true(stored >= 0);
+        sum += stored;
+        assert_true(wait(&status) > 0 && status == 0);
+    }
+    close(results[0]);
+    assert_int_equal(sum, KEYS);
+    struct disk *d = rig_open(NULL);
+    assert_int_equal(rig_stats(d).records, KEYS);
+    for (int i = 0; i < KEYS; i++)
+        assert_int_equal(rig_read(d, i, RIG_BODY), 1);
+    disk_close(d);
+}
+
+/* While nobody writes: else what is moved meanwhile is counted twice. */
+static uint64_t blocks_at_once(void)
+{
+    int lock = open(rig_path("lock"), O_RDONLY);
+    assert_true(lock >= 0 && flock(lock, LOCK_EX) == 0);
+    uint64_t blocks = rig_blocks();
+    close(lock);
+    return blocks;
+}
+
+static void processes_that_evict_each_others_records_stay_within_the_limit(void **state)
+{
+    (void)state;
+    enum { LIMIT = 4 << 20 };
+    int status;
+    for (int p = 0; p < PROCESSES; p++)
+        if (fork() == 0) {
+            struct disk *d = rig_open(&(struct disk_options){.limit = LIMIT});
+            bool ok = true;
+            for (int i = 0; i < KEYS; i++) {
+                ok &= rig_write(d, 1000 * p + i, RIG_BODY, i % 3 == 0) < 2;
+                ok &= blocks_at_once() <= LIMIT;
+                int q = (p + i) % PROCESSES;
+                for (int k = i > 5 ? i - 5 : 0; k <= i; k++)
+                    ok &= rig_read(d, 1000 * q + k, RIG_BODY) >= 0;
+                if (i % 3 == 0 && i > 9)
+                    disk_remove(d, rig_info(1000 * p + i - 9).key);
+            }
+            ok &= rig_stats(d).corrupt == 0 && rig_stats(d).writing;
+            disk_close(d);
+            _exit(!ok);
+        }
+    for (int p = 0; p < PROCESSES; p++)
+        assert_true(wait(&status) > 0 && status == 0);
+    assert_true(rig_blocks() <= LIMIT);
+}
+
+struct work {
+    struct disk *d;
+    int me;
+    bool ok;
+};
+
+/* As rig_read(), but for threads: no static memory, no cmocka. */
+static bool read_right(struct disk *d, int i)
+{
+    struct record_info info = rig_info(i), got;
+    struct err e = {0};
+    size_t n;
+    uint8_t *body = malloc(RIG_BODY), *want = malloc(RIG_BODY + 8);
+    int rc = disk_read(d, info.key, info.tokens, info.n_tokens, &got, body, RIG_BODY, &n, &e);
+    rig_body(i, want, rig_size(i, RIG_BODY / 4));
+    bool ok =
+        rc == 0 || (rc == 1 && n == rig_size(i, RIG_BODY / 4) && memcmp(body, want, n) == 0);
+    free(body);
+    free(want);
+    return ok;
+}
+
+static void *work(void *arg)
+{
+    struct work *w = arg;
+    uint64_t s = (uint64_t)w->me;
+    uint8_t *body = malloc(RIG_BODY);
+    w->ok = true;
+    for (int step = 0; step < 400; step++) {
+        int i = (int)(rig_random(&s) % 100);
+        struct record_info info = rig_info(i);
+        info.ephemeral = rig_random(&s) % 4 == 0;
+        switch (rig_random(&s) % 8) {
+        case 0:
+        case 1:
+        case 2:
+            rig_body(i, body, rig_size(i, RIG_BODY / 4));
+            disk_write(w->d, &info, body, rig_size(i, RIG_BODY / 4));
+            break;
+        case 3:
+            disk_touch(w->d, info.key);
+            disk_was_used(w->d, info.key);
+            break;
+        case 4:
+            disk_pin(w->d, info.key, i % 10 == 0);
+            break;
+        case 5:
+            if (rig_random(&s) % 4 == 0)
+                disk_remove(w->d, info.key);
+            disk_refresh(w->d);
+            break;
+        case 6:
+            if (rig_random(&s) % 8 == 0)
+                disk_sync(w->d);
+            break;
+        default:
+            break;
+        }
+        disk_has(w->d, info.key);
+        w->ok &= read_right(w->d, i);
+    }
+    free(body);
+    return NULL;
+}
+
+static void threads_share_one_store(void **state)
+{
+    (void)state;
+    enum { THREADS = 4 };
+    struct disk_options o = {.limit = 1 << 20, .segment_bytes = 128 << 10};
+    pthread_t threads[THREADS];
+    struct work w[THREADS];
+    struct disk *d = rig_open(&o), *other = rig_open(&o);
+    for (int t = 0; t < THREADS; t++) {
+        w[t] = (struct work){.d = t % 2 ? d : other, .me = t};
+        assert_int_equal(pthread_create(&threads[t], NULL, work, &w[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(threads[t], NULL);
+        assert_true(w[t].ok);
+    }
+    assert_int_equal(rig_stats(d).corrupt + rig_stats(other).corrupt, 0);
+    assert_true(rig_stats(d).writing && rig_stats(other).writing);
+    disk_close(d);
+    disk_close(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(processes_that_write_the_same_keys_store_each_once,
+                                        rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(
+            processes_that_evict_each_others_records_stay_within_the_limit, rig_setup,
+            rig_teardown),
+        cmocka_unit_test_setup_teardown(threads_share_one_store, rig_setup, rig_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
