@@ -50,7 +50,7 @@ static int open_disk(struct setup *s, const struct kv_config *kv, struct err *e)
     int rc = disk_open(&s->disk, &o, e);
     if (rc)
         return err_wrap(e, "kv.disk");
-    char *path = file_join(kv->disk, "events.ring");
+    char *path = file_join(kv->disk, KV_RING_FILE);
     if (kv_ring_open(&s->ring, path, RING_EVENTS, &none) != 0)
         log_warn("kv", "no events are kept: %s", none.msg);
     free(path);

@@ -104,7 +104,7 @@ void store_loaded(struct store *s, const struct move_job *j)
         return;
     }
     atomic_fetch_add(&c->pages_loaded, 1);
-    atomic_fetch_add(&c->bytes_loaded, (int64_t)s->page_bytes);
+    atomic_fetch_add(&c->bytes_loaded, store_raw_bytes(s, &j->info));
     atomic_fetch_add(&c->load_us, j->us);
     kv_trace(s->o.ring, KV_LOAD, KV_DISK, j->page, key, (uint64_t)j->stored_bytes);
     if (j->info.kind == RECORD_TAIL) {

@@ -68,8 +68,7 @@ void store_spilled(struct store *s, const struct move_job *j)
     if (j->result != 1)
         return;
     atomic_fetch_add(&c->pages_spilled, 1);
-    atomic_fetch_add(&c->bytes_raw,
-                     (int64_t)s->page_bytes + j->info.n_logits * (int64_t)sizeof(float));
+    atomic_fetch_add(&c->bytes_raw, store_raw_bytes(s, &j->info));
     atomic_fetch_add(&c->bytes_stored, j->stored_bytes);
     atomic_fetch_add(&c->spill_us, j->us);
     kv_trace(s->o.ring, KV_SPILL, KV_DISK, j->page, store_key_number(j->info.key),

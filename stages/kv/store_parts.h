@@ -44,6 +44,13 @@ static inline int store_tail_tokens(const struct store_prompt *p)
     return p->keys.n_tokens % PAGE_TOKENS;
 }
 
+/* Bytes in memory of what a record holds: of a tail, its positions and logits alone. */
+static inline int64_t store_raw_bytes(const struct store *s, const struct record_info *info)
+{
+    return (int64_t)(s->page_bytes / PAGE_TOKENS) * info->n_tokens +
+           info->n_logits * (int64_t)sizeof(float);
+}
+
 /* ---- store_keep.c: what goes to disk ---- */
 
 /* A page of p was found, or is now computed: it counts for the measure of stability, and is stored if worth it. */

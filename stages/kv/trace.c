@@ -71,7 +71,7 @@ static void *map_file(const char *path, size_t bytes, struct err *e)
     const char *what = "create";
     int fd = -1, failed = 0;
     if (unlink(path) == 0 || errno == ENOENT)
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {
         what = "allocate";
         failed = posix_fallocate(fd, 0, (off_t)bytes);
