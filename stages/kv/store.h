@@ -88,7 +88,8 @@ struct store_prompt {
     int n_loading, n_bad; /* loads under way, and those that failed */
     int n_from_disk;      /* tokens found that are loaded */
     int n_used;           /* positions of prompt and answer that were written in the end */
-    int lost; /* positions up to here were there once: computing them is computing again */
+    int lost;   /* positions up to here were there once: computing them is computing again */
+    bool asked; /* it was tried to admit it */
     bool looked_up; /* counted already */
     uint8_t *flags; /* [n_full + 1], of its pages: enum page_flags */
 };

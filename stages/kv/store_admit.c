@@ -186,6 +186,10 @@ static bool knows_tail(const struct store *s, struct store_prompt *p, bool want_
 int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_logits)
 {
     store_poll(s);
+    if (s->o.disk && !p->asked) {
+        disk_refresh(s->o.disk); /* another run may have stored it since */
+        p->asked = true;
+    }
     assert(!p->table && p->n_loading == 0 && n_total >= p->keys.n_tokens);
     int need = (n_total + PAGE_TOKENS - 1) / PAGE_TOKENS, shared;
     int known = pages_known(s, p, &shared);
