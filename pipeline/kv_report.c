@@ -72,8 +72,20 @@ static json_t *shares(const struct stability *s)
     return o;
 }
 
+static json_t *folder(const struct disk_stats *d)
+{
+    json_t *o = json_object();
+    set_count(o, "records", d->records);
+    set_count(o, "bytes", d->bytes);
+    set_count(o, "blocks", d->blocks);
+    set_count(o, "segments", d->segments);
+    set_count(o, "no_room", d->full);
+    set(o, "writing", json_boolean(d->writing));
+    return o;
+}
+
 json_t *kv_report_json(const struct page_stats *pages, const struct kv_counters *c,
-                       const struct stability *stability)
+                       const struct stability *stability, const struct disk_stats *disk)
 {
     struct sums s = take(c);
     json_t *o = json_object();
@@ -99,6 +111,7 @@ json_t *kv_report_json(const struct page_stats *pages, const struct kv_counters 
     set_quotient(o, "load_bytes_per_second", (double)s.loaded_bytes, s.load_s);
     set_quotient(o, "unused_ratio", (double)s.unused, (double)s.positions);
     set(o, "stability", shares(stability));
+    set(o, "disk", disk ? folder(disk) : json_null());
     return o;
 }
 

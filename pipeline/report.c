@@ -167,7 +167,9 @@ char *report_json(const struct report *r, struct err *e)
     set(o, "tokens", tokens(r->stats));
     set(o, "speed", speed(r));
     set(o, "memory", memory(r));
-    set(o, "kv", kv_report_json(&r->pages, &r->stats->kv, &r->stats->stability));
+    set(o, "kv",
+        kv_report_json(&r->pages, &r->stats->kv, &r->stats->stability,
+                       r->setup->disk ? &r->disk : NULL));
     set(o, "failures", failures(r));
     set(o, "slowest", slowest(r));
     set(o, "resolved_job", result_text(r->resolved_job));

@@ -18,6 +18,7 @@ struct report {
     const struct err *why; /* RUN_STOPPED */
     const char *resolved_job;
     struct page_stats pages;
+    struct disk_stats disk; /* all 0 without setup->disk */
     time_t started, ended;
     double seconds;
     uint64_t peak_rss;

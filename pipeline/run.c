@@ -237,6 +237,10 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
                                 .peak_used = (int)atomic_load(&run->stats.kv_pages_peak)};
     else
         page_pool_stats(run->setup.pages, &report.pages);
+    if (run->setup.disk) {
+        disk_get_stats(run->setup.disk, &report.disk);
+        atomic_store(&run->stats.kv.pages_evicted[KV_DISK], report.disk.evicted);
+    }
     char *text = report_json(&report, e);
     if (!text)
         return -(int)e->code;

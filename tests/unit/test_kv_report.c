@@ -50,7 +50,13 @@ static void test_the_json_object_has_every_counter_and_what_follows_from_it(void
     struct kv_counters c = {0};
     fill(&c);
     struct stability stability = {.lookups = {4, 4, 0}, .repeats = {4, 1, 0}};
-    json_t *o = kv_report_json(&pages, &c, &stability);
+    struct disk_stats disk = {.records = 90,
+                              .bytes = 1 << 20,
+                              .blocks = 1 << 21,
+                              .segments = 2,
+                              .full = 5,
+                              .writing = true};
+    json_t *o = kv_report_json(&pages, &c, &stability, &disk);
     assert_true(real(json_object_get(o, "stability"), "shared") == 1.0);
     assert_true(real(json_object_get(o, "stability"), "document") == 0.25);
     assert_true(json_is_null(json_object_get(json_object_get(o, "stability"), "own")));
@@ -77,6 +83,13 @@ static void test_the_json_object_has_every_counter_and_what_follows_from_it(void
     assert_true(real(o, "load_seconds") == 0.05);
     assert_true(real(o, "load_bytes_per_second") == (60 << 20) / 0.05);
     assert_true(real(o, "unused_ratio") == 0.05);
+    const json_t *d = json_object_get(o, "disk");
+    assert_int_equal(count(d, "records"), 90);
+    assert_int_equal(count(d, "bytes"), 1 << 20);
+    assert_int_equal(count(d, "blocks"), 1 << 21);
+    assert_int_equal(count(d, "segments"), 2);
+    assert_int_equal(count(d, "no_room"), 5);
+    assert_true(json_is_true(json_object_get(d, "writing")));
     json_decref(o);
 }
 
@@ -85,7 +98,8 @@ static void test_a_quotient_of_nothing_is_null(void **state)
     (void)state;
     struct kv_counters c = {0};
     struct stability none = {0};
-    json_t *o = kv_report_json(&pages, &c, &none);
+    json_t *o = kv_report_json(&pages, &c, &none, NULL);
+    assert_true(json_is_null(json_object_get(o, "disk")));
     static const char *const quotients[] = {"hit_ratio", "compression_ratio",
                                             "spill_bytes_per_second", "load_bytes_per_second",
                                             "unused_ratio"};
