@@ -159,6 +159,32 @@ static void encode_does_not_look_at_positions_that_are_not_valid(void **state)
     codec_free(c);
 }
 
+/* Every channel of K has a size and a sign of its own, and noise below: nothing is left of the high bytes. */
+static void split_finds_the_size_and_the_sign_of_a_channel(void **state)
+{
+    (void)state;
+    const struct kv_shape *s = &shapes[0];
+    struct codec *c = codec_new(s);
+    uint16_t *page = page_of(s, ZERO);
+    for (int l = 0; l < s->n_layer; l++)
+        for (int h = 0; h < s->n_kv_head; h++)
+            for (int d = 0; d < s->head_dim; d++) {
+                uint16_t high = (uint16_t)(random_bits() << 8);
+                uint16_t *k =
+                    page + (size_t)l * s->slice_bytes / 2 + page_head_at(h, s->head_dim);
+                for (int t = 0; t < PAGE_TOKENS; t++)
+                    k[page_key_at(t, d, s->head_dim)] =
+                        (uint16_t)((high & 0xfc00) | (random_bits() & 0xff));
+            }
+    uint8_t *out;
+    size_t n = encode(c, s, CODEC_SPLIT, page, PAGE_TOKENS, &out);
+    size_t low = page_bytes(s) / 2, tops = (size_t)(s->n_layer * s->n_kv_head * s->head_dim);
+    assert_true(n < low + tops + 200 * (size_t)s->n_layer);
+    free(out);
+    free(page);
+    codec_free(c);
+}
+
 static void every_codec_keeps_bytes_without_a_meaning(void **state)
 {
     (void)state;
@@ -395,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_codecs_give_every_bit_back),
         cmocka_unit_test(encode_does_not_look_at_positions_that_are_not_valid),
+        cmocka_unit_test(split_finds_the_size_and_the_sign_of_a_channel),
         cmocka_unit_test(every_codec_keeps_bytes_without_a_meaning),
         cmocka_unit_test(lossy_codecs_stay_within_half_a_step),
         cmocka_unit_test(lossy_codecs_give_finite_halves_whatever_they_are_given),
