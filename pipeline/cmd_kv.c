@@ -7,11 +7,17 @@
 
 struct verb {
     const char *name;
-    const char *options[4]; /* of those of cmd_table.c; NULL-terminated */
+    const char *options[8]; /* of those of cmd_table.c; NULL-terminated */
     int (*run)(const struct cmd_line *l);
 };
 
 static const struct verb verbs[] = {
+    {"list", {"--json", "--context", "--key"}, cmd_kv_list},
+    {"stats", {"--json"}, cmd_kv_stats},
+    {"verify", {NULL}, cmd_kv_verify},
+    {"gc", {"--older-than", "--limit", "--context", "--all", "--dry-run"}, cmd_kv_gc},
+    {"pin", {"--context", "--key", "--all"}, cmd_kv_pin},
+    {"unpin", {"--context", "--key", "--all"}, cmd_kv_unpin},
     {"trace", {"--json", "--last"}, cmd_kv_trace},
 };
 

@@ -40,7 +40,13 @@ static const struct cmd_option tokenize_options[] = {
     {"--special", NULL, "read <|im_start|> and the like in the text as special tokens", NULL},
 };
 static const struct cmd_option kv_options[] = {
-    {"--json", NULL, "print JSON lines", NULL},
+    {"--json", NULL, "list, stats, trace: print JSON lines", NULL},
+    {"--context", "DIGITS", "list, gc, pin, unpin: records whose context begins so", NULL},
+    {"--key", "DIGITS", "list, pin, unpin: records whose key begins so", NULL},
+    {"--all", NULL, "gc, pin, unpin: every record (gc: that is not pinned)", NULL},
+    {"--older-than", "TIME", "gc: what was not used for so long: 30d, 12h", NULL},
+    {"--limit", "BYTES", "gc: what is worth least, until the rest fits: 5GiB", NULL},
+    {"--dry-run", NULL, "gc: say what would go, and change nothing", NULL},
     {"--last", "N", "trace: the last N events only", NULL},
 };
 static const struct cmd_option help_options[] = {
@@ -93,10 +99,17 @@ const struct cmd cmds[] = {
      "  quire tokenize model.gguf notes.txt --ids | wc -l",
      1, 2, WORDS_MODEL, OPTIONS(tokenize_options), cmd_tokenize},
     {"kv", "WORD FILE|FOLDER", "look into the KV store",
-     "trace prints the events of KV pages that a run left in the folder of its store, or is "
-     "writing: pages\n"
-     "handed out, found, missed, spilled, loaded and given up. docs/kv-tracing.md explains "
-     "them.\n\n"
+     "list, stats     what a folder of KV pages holds\n"
+     "verify          read every record and check it; what is damaged is not used any more\n"
+     "gc              remove what killed runs have left, and what the options say\n"
+     "pin, unpin      records that are never, or may again be, given up for others\n"
+     "trace           the events of KV pages that a run left in the folder of its store, or is "
+     "writing\n\n"
+     "A folder of KV pages may be deleted at any time: its pages are then computed again. "
+     "docs/kv-store.md and\n"
+     "docs/kv-tracing.md say more.\n\n"
+     "  quire kv list kv/ --context 1f3a\n"
+     "  quire kv gc kv/ --older-than 30d --limit 5GiB\n"
      "  quire kv trace kv/ --last 20\n"
      "  quire kv trace kv/events.ring --json",
      2, 2, WORDS_NONE, OPTIONS(kv_options), cmd_kv},

@@ -23,7 +23,7 @@ _quire()
     help) options="$common --markdown --schema --completion" words=$topics ;;
     inspect) options="$common --context --batch" files="gguf" ;;
     tokenize) options="$common --ids --special" files="gguf" ;;
-    kv) options="$common --json --last" ;;
+    kv) options="$common --json --context --key --all --older-than --limit --dry-run --last" ;;
     version) options="$common" ;;
     esac
     case $word in

@@ -52,7 +52,7 @@ void disk_fail(struct disk *d, const char *what)
                  what, strerror(why), d->folder);
 }
 
-static bool is_writing(struct disk *d)
+bool disk_is_writing(struct disk *d)
 {
     pthread_mutex_lock(&d->table);
     bool writing = d->st.writing;
@@ -123,7 +123,7 @@ static int flock_wait(int fd)
 
 bool disk_lock(struct disk *d)
 {
-    if (!is_writing(d))
+    if (!disk_is_writing(d))
         return false;
     for (int tries = 0;; tries++) {
         if (flock_wait(d->lock) != 0) {
@@ -138,7 +138,7 @@ bool disk_lock(struct disk *d)
         }
     }
     segs_refresh(d, true);
-    if (is_writing(d))
+    if (disk_is_writing(d))
         return true;
     flock(d->lock, LOCK_UN);
     return false;
@@ -146,7 +146,7 @@ bool disk_lock(struct disk *d)
 
 void disk_unlock(struct disk *d)
 {
-    if (is_writing(d))
+    if (disk_is_writing(d))
         evict_tell(d);
     d->n_notices = 0;
     segs_drop_dead(d);
@@ -394,8 +394,8 @@ static int write_locked(struct disk *d, struct record_head *h, const uint8_t *bo
     }
     if (!evict_for(d, record_bytes(h->info.n_tokens, h->body_bytes)))
         return 2;
-    if (!d->st.writing)
-        return 2;
+    if (!disk_is_writing(d))
+        return 2; /* evicting has failed */
     if (append(d, h, body) != 0) {
         disk_fail(d, "cannot write");
         return 2;
@@ -422,7 +422,7 @@ int disk_write(struct disk *d, const struct record_info *info, const uint8_t *bo
         return 2;
     if (is_there(d, info)) {
         rc = 1;
-    } else if (is_writing(d)) {
+    } else if (disk_is_writing(d)) {
         struct record_head h = {.info = *info,
                                 .state = info->ephemeral ? RECORD_EPHEMERAL : RECORD_KEPT,
                                 .body_bytes = (uint32_t)n,

@@ -91,7 +91,7 @@ bool evict_one(struct disk *d, struct disk_entry *entry, enum record_state state
             goes = false; /* another process has pinned it, or wants it kept */
         else if (!write_state(d, s, entry->offset, state))
             goes = !unless_changed; /* what is corrupt is forgotten in any case */
-        if (goes && d->st.writing) {
+        if (goes && disk_is_writing(d)) {
             give_back(d, s, entry);
             note(d, entry);
         } else if (!goes && was != entry->state) {
@@ -138,10 +138,11 @@ void evict_tell(struct disk *d)
         notice_put(&d->notices[i], bytes + i * NOTICE_BYTES);
     struct seg *s = segs_for_append(d, n * NOTICE_BYTES);
     struct iovec iov = {bytes, n * NOTICE_BYTES};
-    if (!s || sys_write_at(s->fd, &iov, 1, s->end) != 0)
+    bool told = s && sys_write_at(s->fd, &iov, 1, s->end) == 0;
+    if (!told)
         disk_fail(d, "cannot write");
     pthread_mutex_lock(&d->table);
-    if (s && d->st.writing)
+    if (told)
         s->end += n * NOTICE_BYTES;
     if (s)
         segs_measure(d, s);
@@ -244,10 +245,12 @@ static bool evict_next(struct disk *d)
             struct disk_entry *entry = still(d, &d->victims[d->next_victim++]);
             if (entry && evict_one(d, entry, RECORD_REMOVED, true)) {
                 d->full_since = 0;
+                pthread_mutex_lock(&d->table);
                 d->st.evicted++;
+                pthread_mutex_unlock(&d->table);
                 return true;
             }
-            if (!d->st.writing)
+            if (!disk_is_writing(d))
                 return false;
         }
         if (chosen)
@@ -258,17 +261,20 @@ static bool evict_next(struct disk *d)
     return false;
 }
 
-bool evict_for(struct disk *d, uint64_t n)
+bool evict_to(struct disk *d, uint64_t most)
 {
-    if (d->room == 0)
-        return true;
-    uint64_t need = n + SLACK;
-    if (need > d->room)
-        return false;
-    while (d->blocks + need > d->room) {
+    while (d->blocks > most) {
         if (!evict_next(d))
             return false;
         segs_drop_dead(d);
     }
     return true;
+}
+
+bool evict_for(struct disk *d, uint64_t n)
+{
+    uint64_t need = n + SLACK;
+    if (d->room == 0)
+        return true;
+    return need <= d->room && evict_to(d, d->room - need);
 }

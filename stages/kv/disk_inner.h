@@ -5,7 +5,7 @@
  *     disk_segs.c     the segment files: listed, opened, walked, measured
  *     disk_evict.c    removing records, and making room
  *     disk_run.c      which runs are alive
- *     disk_look.c     what is there, for people
+ *     disk_look.c     what is there, for people (disk_look.h)
  *
  * Locks: `writer` is held by the thread that changes files or takes in the changes of others, and then, with
  * disk_lock(), the folder's lock. `table` guards the index, the list of segments, the history and the counters;
@@ -31,6 +31,7 @@ struct seg {
     int refs;        /* readers of fd */
     bool foreign;    /* not in our format, or of another version: neither read nor written */
     bool doubtful;   /* something in it could not be read: it is not unlinked for being empty */
+    bool damaged;    /* a stretch of it is no record */
     bool dirty;      /* written since the last disk_sync() */
     bool unlinked;   /* not in the list any more; freed with the last reference */
     uint64_t end;    /* behind the last record */
@@ -85,6 +86,7 @@ struct disk {
 
 /* Stop writing for good, and say so once. */
 void disk_fail(struct disk *d, const char *what);
+bool disk_is_writing(struct disk *d);
 /* Take the folder's lock, take in what others did, cut a torn tail. The caller holds writer. False: not writing. */
 bool disk_lock(struct disk *d);
 void disk_unlock(struct disk *d);
@@ -118,12 +120,14 @@ void segs_put(struct disk *d, struct seg *s);
 struct seg *segs_find(const struct disk *d, uint32_t number);
 /* The entry leaves the index. The caller holds writer and table. */
 void segs_forget(struct disk *d, struct disk_entry *entry);
-bool segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uint64_t offset);
+void segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uint64_t offset);
 
 /* ---- disk_evict.c: the caller holds writer and the folder's lock ---- */
 
 /* Room for n more bytes. False: there is none to be had. */
 bool evict_for(struct disk *d, uint64_t n);
+/* Evict until segments occupy at most that many bytes. False: no more may go. */
+bool evict_to(struct disk *d, uint64_t most);
 /* Put `state` in place of the record's, give its blocks back, forget it. False: it stays, because that could not
  * be written, or, with unless_changed, because another process has changed its state. */
 bool evict_one(struct disk *d, struct disk_entry *entry, enum record_state state,

@@ -163,13 +163,15 @@ void segs_measure(struct disk *d, struct seg *s)
     d->blocks += s->blocks;
 }
 
-bool segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uint64_t offset)
+void segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uint64_t offset)
 {
-    if (index_find(&d->index, h->info.key))
-        return false; /* the first one counts */
-    struct disk_entry *entry = index_add(&d->index, h->info.key);
+    /* The last one counts: who wrote it knew that the one before was gone. */
+    struct disk_entry *entry = index_find(&d->index, h->info.key);
+    if (entry)
+        segs_forget(d, entry);
+    entry = index_add(&d->index, h->info.key);
     if (!entry)
-        return false;
+        return;
     entry->offset = offset;
     entry->segment = s->number;
     entry->owner = h->owner;
@@ -181,7 +183,6 @@ bool segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uin
     entry->state = (uint8_t)h->state;
     s->live++;
     d->st.bytes += (int64_t)record_bytes(h->info.n_tokens, h->body_bytes);
-    return true;
 }
 
 void segs_forget(struct disk *d, struct disk_entry *entry)
@@ -233,6 +234,7 @@ static bool walk(struct disk *d, struct seg *s, uint64_t size)
     d->st.corrupt += w->gaps;
     s->end = w->end;
     s->doubtful |= w->failed;
+    s->damaged |= w->gaps > 0;
     pthread_mutex_unlock(&d->table);
     bool whole = !w->failed;
     free(w);
@@ -500,7 +502,8 @@ static struct seg *create(struct disk *d, uint32_t number)
 struct seg *segs_for_append(struct disk *d, uint64_t n)
 {
     struct seg *newest = segs_newest(d);
-    if (newest && !newest->foreign &&
+    /* A damaged segment gets no more records, so that it is empty one day, and unlinked. */
+    if (newest && !newest->foreign && !newest->damaged &&
         (newest->end + n <= d->segment_bytes || newest->end == SEGMENT_HEAD_BYTES))
         return segs_get(d, newest->number);
     return create(d, newest ? newest->number + 1 : 0);

@@ -3,12 +3,14 @@
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOB = 'tests/golden/check/good/least.yaml'
+KV = 'tests/golden/kv'  # six small records, the third removed, the fourth left by a killed run
 RING = 'tests/fuzz/corpus/trace/full.ring'
 MODEL = 'samples/models/smollm2-135m-instruct-q4_1.gguf'
 
@@ -51,6 +53,16 @@ CASES = [
     ('help kv', 0, 'quire kv trace', None),
     ('kv trace', 2, None, 'usage: quire kv WORD FILE|FOLDER'),
     ('kv tarce x', 2, None, 'unknown word "tarce": did you mean "trace"?'),
+    ('kv list nowhere', 3, None, '"nowhere" is not a folder of KV pages'),
+    ('kv gc samples --all', 3, None, '"samples" is not a folder of KV pages'),
+    ('kv stats samples --limit 5GiB', 2, None, 'kv stats takes no --limit'),
+    (f'kv gc {KV} --older-than 30', 2, None, '--older-than: "30" is not a time such as 30d'),
+    (f'kv gc {KV} --limit much', 2, None, '--limit: '),
+    (f'kv list {KV} --context xyz', 2, None, '--context: "xyz" is not 1 to 64 hexadecimal digits'),
+    (f'kv pin {KV}', 2, None, 'kv pin needs --context, --key or --all'),
+    (f'kv list {KV}', 0, 'df3f619804a92fdb 07070707 page     64 split           300 B', None),
+    (f'kv list {KV} --key df3f --json', 0, '"kind": "page", "tokens": 64, "codec": "split", "bytes": 300,', None),
+    (f'kv stats {KV}', 0, 'records   5: 4 pages, 1 ends of prompts; 261 tokens', None),
     ('kv trace nowhere.ring', 3, None, 'cannot open "nowhere.ring"'),
     ('kv trace samples', 3, None, 'samples/events.ring'),
     ('kv trace README.md', 3, None, 'README.md: not a ring of KV events'),
@@ -97,6 +109,41 @@ def run_whole(program):
     return None if p.returncode == 3 and 'cannot write to standard output' in p.stderr else f'/dev/full: {p}'
 
 
+def tidy_kv(program):
+    """verify, pin and gc on a copy of the folder, and verify once more after a flipped bit."""
+    with tempfile.TemporaryDirectory() as out:
+        folder = pathlib.Path(out) / 'kv'
+        shutil.copytree(ROOT / KV, folder)
+
+        def kv(words, status, text):
+            p = subprocess.run([program, 'kv', *words.split()[:1], folder, *words.split()[1:]], text=True,
+                               capture_output=True)
+            return None if p.returncode == status and text in p.stdout else f'kv {words}: exit {p.returncode} {p.stdout!r} {p.stderr!r}'
+
+        steps = [('verify', 0, '5 records are as they were written (1.2 KiB), 0 are damaged'),
+                 ('pin --key 67ab', 0, 'pinned 1 records'),
+                 ('gc --dry-run', 0, 'would remove 1 records (246 B)'),
+                 ('gc', 0, 'removed 1 records'),
+                 ('gc --older-than 30000d --dry-run', 0, 'would remove 0 records'),
+                 ('stats --json', 0, '"records": 4, "pages": 3, "tails": 1, "tokens": 197,')]
+        for step in steps:
+            if fault := kv(*step):
+                return fault
+        segment = folder / '00000000.seg'
+        data = bytearray(segment.read_bytes())
+        data[600] ^= 4                              # in the body of the first record
+        segment.write_bytes(data)
+        for step in [('verify', 1, '3 records are as they were written (716 B), 1 are damaged'),
+                     ('verify', 0, '3 records are as they were written (716 B), 0 are damaged'),
+                     ('gc --all', 0, 'removed 2 records'),
+                     ('unpin --all', 0, 'unpinned 1 records'),
+                     ('gc --limit 0', 0, 'removed 1 records'),
+                     ('list', 0, 'key ')]:
+            if fault := kv(*step):
+                return fault
+    return None
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument('--quire', required=True, type=pathlib.Path)
@@ -108,7 +155,7 @@ def main():
     else:
         skipped = len(MODEL_CASES)
         print(f'SKIP {skipped} cases: no {MODEL} (sh samples/run.sh --setup fetches it)')
-    faults = [(c[0], check(program, c)) for c in cases] + [('a whole run', run_whole(program))]
+    faults = [(c[0], check(program, c)) for c in cases] + [('a whole run', run_whole(program)), ('kv', tidy_kv(program))]
     failed = [f for f in faults if f[1]]
     for words, fault in failed:
         print(f'FAIL quire {words}\n  {fault}')
