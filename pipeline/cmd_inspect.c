@@ -246,6 +246,7 @@ int cmd_inspect(const struct cmd_line *l)
     int rc = file_map_open(&map, path, &e);
     if (!rc && gguf_parse(&g, map.data, map.len, &e))
         rc = err_wrap(&e, "%s", path);
+    bool wrong_file = rc != 0; /* named on the command line: its fault */
     if (!rc)
         rc = buf_addf(&out, &e, "file     %s: GGUF version %d, %zu bytes\n", path, g.version,
                       map.len);
@@ -264,5 +265,7 @@ int cmd_inspect(const struct cmd_line *l)
     file_map_close(&map);
     free(path);
     int status = cmd_print(&out, rc, &e);
-    return cannot.code && !rc ? cmd_fail(&cannot) : status;
+    if (cannot.code && !rc)
+        status = cmd_fail(&cannot);
+    return wrong_file || (cannot.code && !rc) ? EXIT_USAGE : status;
 }

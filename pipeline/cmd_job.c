@@ -4,6 +4,7 @@
 #include "pipeline/cmd_prompt.h"
 #include "pipeline/setup.h"
 #include "stages/ingest/walk.h"
+#include "stages/write/output.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -88,6 +89,8 @@ static int check(const struct job *j, struct buf *out, struct err *e)
     struct survey found = {0};
     int rc = walk(&j->ingest.from, j->write.to, count_file, &found, e);
     if (!rc)
+        rc = output_check(j->write.to, e);
+    if (!rc)
         rc = setup_read(&s, j, e);
     if (!rc)
         rc = print_head(j, &s, &found, out, e);
@@ -109,12 +112,14 @@ int cmd_check(const struct cmd_line *l)
         return cmd_fail(&e);
     int rc = check(&j, &out, &e);
     int status = cmd_print(&out, 0, &closed);
+    if (rc) {
+        job_locate(&j, &e);
+        e.code = ERR_CONFIG; /* whatever it is in a run: here it is the job that is looked at */
+    }
     job_release(&j);
     if (rc == 0)
         return status;
-    err_wrap(&e, "%s", l->args[0]);
-    cmd_fail(&e);
-    return EXIT_USAGE;
+    return cmd_fail(&e);
 }
 
 int cmd_show(const struct cmd_line *l)

@@ -26,8 +26,10 @@ int cmd_run(const struct cmd_line *l)
     struct run_options o = {.signals = true, .progress = progress_of(l)};
     if (cmd_load_job(l, &j, &e))
         return cmd_fail(&e);
-    if (run_job(&j, &o, &r, &e))
+    if (run_job(&j, &o, &r, &e)) {
+        job_locate(&j, &e);
         cmd_fail(&e);
+    }
     job_release(&j);
     return r.exit_status;
 }

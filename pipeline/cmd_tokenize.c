@@ -67,6 +67,7 @@ int cmd_tokenize(const struct cmd_line *l)
     int rc = open_vocab(l->args[0], &map, &g, &v, &e);
     if (!rc)
         rc = read_all(l->n_args > 1 ? l->args[1] : "-", &text, &e);
+    bool wrong_file = rc != 0; /* named on the command line: its fault */
     if (!rc)
         rc = vocab_encode(v, text.data ? text.data : "", text.len,
                           cmd_value(l, "--special", 0) ? VOCAB_SPECIAL : 0, &t, &e);
@@ -77,5 +78,6 @@ int cmd_tokenize(const struct cmd_line *l)
     vocab_free(v);
     gguf_release(&g);
     file_map_close(&map);
-    return cmd_print(&none, rc, &e);
+    int status = cmd_print(&none, rc, &e);
+    return wrong_file ? EXIT_USAGE : status;
 }

@@ -320,8 +320,8 @@ static int add_setting(struct job_file *file, const char *setting, struct err *e
 static int parse(struct job *j, const char *text, size_t len, const char *path, char *whole,
                  const char *const *settings, size_t n, struct err *e)
 {
-    *j = (struct job){.path = whole};
     struct job_file *file = mem_need(sizeof(*file));
+    *j = (struct job){.path = whole, .given = mem_strdup(path), .file = file};
     char *base = NULL, *cwd = absolute(".");
     int rc = job_file_parse(file, text, len, path, e);
     for (size_t i = 0; !rc && i < n; i++)
@@ -331,8 +331,6 @@ static int parse(struct job *j, const char *text, size_t len, const char *path, 
         base = file_parent(j->path);
         rc = fill(j, &src, base, e);
     }
-    job_file_release(file);
-    free(file);
     free(base);
     free(cwd);
     if (rc)
@@ -382,11 +380,44 @@ int job_load(struct job *j, const char *path, struct err *e)
     return job_load_with(j, path, NULL, 0, e);
 }
 
+/* The entry of the key that a message begins with, or NULL. */
+static const struct job_entry *named_entry(const struct job *j, const char *msg)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+    char section[32], key[32];
+    size_t n = strspn(msg, letters);
+    if (msg[n] != '.' || n >= sizeof(section))
+        return NULL;
+    size_t k = strspn(msg + n + 1, letters);
+    if (k == 0 || k >= sizeof(key))
+        return NULL;
+    snprintf(section, sizeof(section), "%.*s", (int)n, msg);
+    snprintf(key, sizeof(key), "%.*s", (int)k, msg + n + 1);
+    return job_file_find(j->file, section, key);
+}
+
+int job_locate(const struct job *j, struct err *e)
+{
+    if (!j->file)
+        return -(int)e->code;
+    const struct job_entry *x = named_entry(j, e->msg);
+    if (!x)
+        return err_wrap(e, "%s", j->given);
+    struct job_place at = x->values && !x->list ? x->values->at : x->at;
+    if (at.line == 0)
+        return err_wrap(e, "--set");
+    return err_wrap(e, "%s:%d:%d", j->given, at.line, at.column);
+}
+
 void job_release(struct job *j)
 {
     for (size_t i = 0; i < n_job_sections; i++)
         opt_release(job_sections[i].opts, *job_sections[i].n_opts,
                     config_of(j, &job_sections[i]));
+    if (j->file)
+        job_file_release(j->file);
+    free(j->file);
+    free(j->given);
     free(j->name);
     free(j->path);
     *j = (struct job){0};

@@ -19,6 +19,8 @@
 #include "stages/task.h"
 #include "stages/write/write_opts.h"
 
+struct job_file;
+
 struct job {
     char *name; /* key `job` at the top level */
     char *path; /* of the job file, absolute; its folder is the base of relative paths */
@@ -32,6 +34,8 @@ struct job {
     struct kv_config kv;
     struct limits_config limits;
     struct write_config write;
+    char *given;           /* path of the job file as it was given, for messages */
+    struct job_file *file; /* where its keys are; NULL for defaults */
 };
 
 struct job_section {
@@ -60,6 +64,9 @@ int job_load(struct job *j, const char *path, struct err *e) MUST_CHECK;
 int job_load_with(struct job *j, const char *path, const char *const *settings, size_t n,
                   struct err *e) MUST_CHECK;
 void job_release(struct job *j); /* safe on a zeroed struct */
+
+/* Put the place in front of an error that begins with a key ("ingest.from: ..."), or the file's name alone. */
+int job_locate(const struct job *j, struct err *e);
 
 /* The fully resolved job as YAML; paths are absolute. */
 int job_print(const struct job *j, struct buf *out, struct err *e) MUST_CHECK;

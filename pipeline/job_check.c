@@ -1,5 +1,7 @@
 #include "pipeline/job_check.h"
 
+#include "stages/ingest/charset.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -218,6 +220,41 @@ static int check_formats(const struct job *j, const struct job_source *src, stru
     return 0;
 }
 
+static int check_encodings(const struct job *j, const struct job_source *src, struct err *e)
+{
+    const struct {
+        const char *key, *label;
+    } labels[] = {{"encoding", j->ingest.encoding}, {"name_encoding", j->ingest.name_encoding}};
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++)
+        if (labels[i].label && !charset_find(labels[i].label, strlen(labels[i].label)))
+            return job_fail(src, at(src, "ingest", labels[i].key), e,
+                            "ingest.%s: unknown character encoding \"%.40s\"", labels[i].key,
+                            labels[i].label);
+    return 0;
+}
+
+static size_t without_slashes(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/* The folder of the results is never read: a job that reads nothing else is a mistake. */
+static int check_folders(const struct job *j, const struct job_source *src, struct err *e)
+{
+    size_t n = without_slashes(j->write.to);
+    for (size_t i = 0; i < j->ingest.from.n; i++) {
+        const char *from = j->ingest.from.items[i];
+        if (without_slashes(from) != n || memcmp(from, j->write.to, n) != 0)
+            return 0;
+    }
+    return job_fail(
+        src, at(src, "write", "to"), e,
+        "write.to is all that ingest.from names: the folder of the results is not read");
+}
+
 int job_check(const struct job *j, const struct job_source *src, struct err *e)
 {
     int rc = check_model(j, src, e);
@@ -229,5 +266,9 @@ int job_check(const struct job *j, const struct job_source *src, struct err *e)
         rc = check_ranges(j, src, e);
     if (!rc)
         rc = check_formats(j, src, e);
+    if (!rc)
+        rc = check_encodings(j, src, e);
+    if (!rc)
+        rc = check_folders(j, src, e);
     return rc;
 }

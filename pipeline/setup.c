@@ -148,8 +148,8 @@ int setup_read(struct setup *s, const struct job *job, struct err *e)
     int rc = open_kernels(s, job, e);
     omp_set_num_threads(
         plan_threads(job, &machine)); /* the plan counts their scratch; loading uses them */
-    if (!rc)
-        rc = model_open(&s->model, &job->model, e);
+    if (!rc && model_open(&s->model, &job->model, e))
+        rc = err_wrap(e, "model.file");
     if (!rc)
         rc = open_prompts(s, job, e);
     if (!rc)

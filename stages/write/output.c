@@ -86,6 +86,26 @@ static int remove_stale(const struct output *o, const char *folder_in)
     return n;
 }
 
+/* The nearest folder that is there decides. */
+int output_check(const char *folder, struct err *e)
+{
+    char *path = mem_strdup(folder);
+    struct stat st;
+    while (stat(path, &st) != 0 && errno == ENOENT && strcmp(path, ".") != 0 &&
+           strcmp(path, "/") != 0) {
+        char *up = file_parent(path);
+        free(path);
+        path = up;
+    }
+    int rc = 0;
+    if (stat(path, &st) != 0 || (S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) != 0))
+        rc = err_set(e, REACH_JOB, ERR_CONFIG, "write.to: \"%s\": %s", path, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        rc = err_set(e, REACH_JOB, ERR_CONFIG, "write.to: \"%s\" is not a folder", path);
+    free(path);
+    return rc;
+}
+
 int output_open(struct output **out, const char *folder, struct err *e)
 {
     struct output *o = mem_need(sizeof(*o));

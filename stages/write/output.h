@@ -23,6 +23,8 @@
 
 struct output;
 
+/* Could the folder be made and written? Touches nothing. -ERR_CONFIG (reach JOB) with the folder that is in the way. */
+int output_check(const char *folder, struct err *e) MUST_CHECK;
 /* Make the folder if it is missing, remove .partial files that an earlier run left, begin the results.
  * -ERR_IO (reach JOB), as all below. */
 int output_open(struct output **out, const char *folder, struct err *e) MUST_CHECK;

@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOB = 'tests/golden/check/good/least.yaml'
 KV = 'tests/golden/kv'  # six small records, the third removed, the fourth left by a killed run
 RING = 'tests/fuzz/corpus/trace/full.ring'
+TINY = 'tests/vectors/tiny/llama.gguf'
 MODEL = 'samples/models/smollm2-135m-instruct-q4_1.gguf'
 
 # words, exit status, text that stdout holds (None: nothing), text that stderr holds (None: nothing)
@@ -47,9 +48,10 @@ CASES = [
     ('help tokens', 0, 'chunk.tokens', None),
     ('help max_tokns', 2, None, 'did you mean "max_tokens"?'),
     ('help run', 0, '--set KEY=VALUE', None),
-    ('inspect nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
-    ('inspect README.md', 3, None, 'README.md: '),
-    ('tokenize README.md', 3, None, 'README.md: '),
+    ('inspect nowhere.gguf', 2, None, 'cannot open "nowhere.gguf"'),
+    ('inspect README.md', 2, None, 'README.md: '),
+    ('tokenize README.md', 2, None, 'README.md: '),
+    (f'tokenize {TINY} nowhere.txt', 2, None, 'nowhere.txt'),
     ('help kv', 0, 'quire kv trace', None),
     ('kv trace', 2, None, 'usage: quire kv WORD FILE|FOLDER'),
     ('kv tarce x', 2, None, 'unknown word "tarce": did you mean "trace"?'),
