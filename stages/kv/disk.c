@@ -26,10 +26,7 @@
 enum {
     SEGMENT_BYTES = 256 << 20,
     SEGMENTS_AT_LEAST =
-        16, /* of a folder with a limit: room comes back in pieces of such a part */
-    HISTORY_SHARE =
-        64, /* of the limit: the file of uses, and another one while it is rewritten */
-    RESERVE_SHARE = 16, /* of the limit: what is not for segments */
+        16, /* in a folder at its limit, so that an emptied one is a small part of it */
     MOST_USES = 4 << 20,
     USES_FILE_CAP = 128 << 20,
     SAVE_USES_EVERY = 60, /* s */
@@ -249,7 +246,6 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
         free(d);
         return rc;
     }
-    d->room = o->limit - o->limit / RESERVE_SHARE;
     uint64_t part = o->limit / SEGMENTS_AT_LEAST;
     d->segment_bytes = o->segment_bytes                   ? o->segment_bytes
                        : o->limit && part < SEGMENT_BYTES ? part

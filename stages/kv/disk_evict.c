@@ -273,8 +273,9 @@ bool evict_to(struct disk *d, uint64_t most)
 
 bool evict_for(struct disk *d, uint64_t n)
 {
-    uint64_t need = n + SLACK;
-    if (d->room == 0)
+    /* The history is written anew beside the old one. */
+    uint64_t need = n + SLACK + d->others + d->o.limit / HISTORY_SHARE;
+    if (d->o.limit == 0)
         return true;
-    return need <= d->room && evict_to(d, d->room - need);
+    return need <= d->o.limit && evict_to(d, d->o.limit - need);
 }

@@ -22,7 +22,11 @@
 
 #include <pthread.h>
 
-enum { OPEN_SEGMENTS = 64, NO_FD = -1 };
+enum {
+    OPEN_SEGMENTS = 64,
+    NO_FD = -1,
+    HISTORY_SHARE = 64, /* of the limit, at most, is the file of uses */
+};
 
 struct seg {
     uint32_t number;
@@ -66,8 +70,9 @@ struct disk {
     struct seg **segs;   /* by number, rising */
     size_t n_segs, segs_cap;
     int n_open;
-    uint64_t clock, blocks, segment_bytes,
-        room;                              /* room: what segments may occupy; 0: no limit */
+    uint64_t clock, segment_bytes;
+    uint64_t blocks,
+        others; /* bytes of blocks of the segments; of the other files in the folder */
     bool folder_dirty, no_punch, may_drop; /* may_drop: a segment has lost its last record */
     struct victim *victims;                /* worth least first, [next_victim, n_victims) */
     size_t n_victims, next_victim;

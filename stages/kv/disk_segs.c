@@ -327,10 +327,11 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Every number in the folder, rising; *n of them. NULL: none. */
+/* Every number in the folder, rising; *n of them. NULL: none. What the other files occupy is added up. */
 static uint32_t *read_numbers(struct disk *d, size_t *n)
 {
     uint32_t *numbers = NULL;
+    uint64_t others = 0;
     size_t cap = 0;
     *n = 0;
     int fd = openat(d->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -342,8 +343,13 @@ static uint32_t *read_numbers(struct disk *d, size_t *n)
     }
     for (struct dirent *x; (x = readdir(dir)) != NULL;) {
         long number = number_of(x->d_name);
-        if (number < 0)
+        struct stat st;
+        if (number < 0) {
+            if (x->d_name[0] != '.' &&
+                fstatat(d->dir, x->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                others += (uint64_t)st.st_blocks * BLOCK;
             continue;
+        }
         if (*n == cap) {
             cap = cap ? 2 * cap : 64;
             uint32_t *more = mem_resize(numbers, cap * sizeof(*more));
@@ -354,6 +360,7 @@ static uint32_t *read_numbers(struct disk *d, size_t *n)
         numbers[(*n)++] = (uint32_t)number;
     }
     closedir(dir);
+    d->others = others;
     if (*n)
         qsort(numbers, *n, sizeof(*numbers), by_number);
     return numbers;
