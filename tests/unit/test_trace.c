@@ -310,10 +310,10 @@ static void test_a_count_of_events_that_is_a_lie_makes_them_unreadable(void **st
 static void test_a_ring_that_is_replaced_stays_usable_for_its_owner(void **state)
 {
     (void)state;
-    struct kv_ring *old = ring_of(path, 64);
+    struct kv_ring *old = ring_of(path, 4096); /* many pages of memory, all of them written */
     kv_trace(old, KV_ALLOC, KV_RAM, 1, 0, 0);
     struct kv_ring *new = ring_of(path, 2);
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 5000; i++)
         kv_trace(old, KV_ALLOC, KV_RAM, 2, 0, 0);
     struct trace_ring t = read_file();
     assert_int_equal(t.slots, 2);
