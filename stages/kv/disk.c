@@ -414,7 +414,8 @@ int disk_write(struct disk *d, const struct record_info *info, const uint8_t *bo
 {
     int64_t start = clock_us();
     int rc = 2;
-    if (n > RECORD_BODY_MAX || info->n_tokens < 1 || info->n_tokens > PAGE_TOKENS)
+    if (n > RECORD_BODY_MAX || info->n_tokens < (info->kind == RECORD_TAIL ? 0 : 1) ||
+        info->n_tokens > PAGE_TOKENS)
         return 2;
     if (is_there(d, info)) {
         rc = 1;
@@ -497,11 +498,13 @@ void disk_sync(struct disk *d)
 
 /* Take an entry out, with the folder's lock if it can be had. */
 static void leave(struct disk *d, const uint8_t key[HASH_BYTES], enum record_state state,
-                  bool unless_changed)
+                  bool unless_changed, bool if_ephemeral)
 {
     pthread_mutex_lock(&d->writer);
     bool locked = disk_lock(d);
     struct disk_entry *entry = index_find(&d->index, key);
+    if (entry && if_ephemeral && entry->state != RECORD_EPHEMERAL)
+        entry = NULL;
     if (entry && locked) {
         evict_one(d, entry, state, unless_changed);
     } else if (entry) {
@@ -517,7 +520,30 @@ static void leave(struct disk *d, const uint8_t key[HASH_BYTES], enum record_sta
 
 void disk_remove(struct disk *d, const uint8_t key[HASH_BYTES])
 {
-    leave(d, key, RECORD_REMOVED, true);
+    leave(d, key, RECORD_REMOVED, true, false);
+}
+
+void disk_drop_ephemeral(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    leave(d, key, RECORD_REMOVED, true, true);
+}
+
+void disk_keep(struct disk *d, const uint8_t key[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->table);
+    const struct disk_entry *there = index_find(&d->index, key);
+    bool ephemeral = there && there->state == RECORD_EPHEMERAL;
+    pthread_mutex_unlock(&d->table);
+    if (!ephemeral)
+        return;
+    pthread_mutex_lock(&d->writer);
+    if (disk_lock(d)) {
+        struct disk_entry *entry = index_find(&d->index, key);
+        if (entry && entry->state == RECORD_EPHEMERAL)
+            evict_restate(d, entry, RECORD_KEPT);
+        disk_unlock(d);
+    }
+    pthread_mutex_unlock(&d->writer);
 }
 
 void disk_condemn(struct disk *d, const uint8_t key[HASH_BYTES])
@@ -525,7 +551,7 @@ void disk_condemn(struct disk *d, const uint8_t key[HASH_BYTES])
     pthread_mutex_lock(&d->table);
     d->st.corrupt++;
     pthread_mutex_unlock(&d->table);
-    leave(d, key, RECORD_BAD, false);
+    leave(d, key, RECORD_BAD, false, false);
 }
 
 void disk_pin(struct disk *d, const uint8_t key[HASH_BYTES], bool pinned)

@@ -20,7 +20,7 @@
 
 enum record_kind {
     RECORD_PAGE, /* a full page */
-    RECORD_TAIL, /* the end of a prompt: fewer than PAGE_TOKENS positions, and the next-token logits */
+    RECORD_TAIL, /* the end of a prompt: fewer than PAGE_TOKENS positions, maybe none, and the next-token logits */
 };
 
 /* What a record says of itself, beside its body. */
@@ -90,6 +90,10 @@ void disk_refresh(struct disk *d);
 /* Forget a record and give its blocks back, unless another process has pinned it, or has asked to keep what was
  * ephemeral. */
 void disk_remove(struct disk *d, const uint8_t key[HASH_BYTES]);
+/* The same, if it is ephemeral still. */
+void disk_drop_ephemeral(struct disk *d, const uint8_t key[HASH_BYTES]);
+/* An ephemeral record is meant for the next run from now on. */
+void disk_keep(struct disk *d, const uint8_t key[HASH_BYTES]);
 /* A use, for the history that eviction goes by; it outlives the process. Also for keys without a record: the
  * history is how a second night knows what the first one saw (disk_was_used). */
 void disk_touch(struct disk *d, const uint8_t key[HASH_BYTES]);

@@ -89,8 +89,11 @@ static void spill(struct lane *l, struct move_job *j)
 {
     const uint8_t *body = j->body;
     size_t n = j->n_body;
-    if (disk_has(l->mover->disk, j->info.key))
+    if (disk_has(l->mover->disk, j->info.key)) {
+        if (!j->info.ephemeral)
+            disk_keep(l->mover->disk, j->info.key);
         return;
+    }
     if (!body) {
         n = encode(l, j);
         body = l->body;

@@ -125,7 +125,8 @@ size_t record_get(struct record_head *h, const uint8_t *in, size_t n)
                               .owner = le64_get(in + AT_OWNER),
                               .written = le32_get(in + AT_WRITTEN)};
     if (h->body_bytes > RECORD_BODY_MAX || n_logits > h->body_bytes / sizeof(float) ||
-        in[AT_KIND] > RECORD_TAIL || in[AT_CODEC] >= CODEC_COUNT || n_tokens == 0)
+        in[AT_KIND] > RECORD_TAIL || in[AT_CODEC] >= CODEC_COUNT ||
+        (n_tokens == 0 && in[AT_KIND] != RECORD_TAIL))
         return 0;
     info->kind = (enum record_kind)in[AT_KIND];
     info->codec = (enum codec_kind)in[AT_CODEC];

@@ -14,13 +14,18 @@ bool store_on_disk(const struct store *s, const uint8_t key[HASH_BYTES])
     return s->o.disk && disk_has(s->o.disk, key);
 }
 
+static bool has_page(const struct store_prompt *p, const uint8_t key[HASH_BYTES], int depth)
+{
+    return depth <= p->keys.n_full && memcmp(prefix_key(&p->keys, depth), key, HASH_BYTES) == 0;
+}
+
 int store_planned(const struct store *s, const uint8_t key[HASH_BYTES], int depth,
                   uint32_t *next)
 {
     int n = 0;
     *next = NEXT_USE_NEVER;
     for (const struct store_prompt *p = s->held; p; p = p->next) {
-        if (depth > p->keys.n_full || memcmp(prefix_key(&p->keys, depth), key, HASH_BYTES) != 0)
+        if (!has_page(p, key, depth))
             continue;
         n++;
         if (p->ordinal < *next)
@@ -185,14 +190,20 @@ static void count_positions(const struct store *s, const struct store_prompt *p)
     atomic_fetch_add(&s->o.counters->positions_unused, all - p->n_used);
 }
 
-/* What was spilled for p alone is of no use to anyone. */
+/* What was spilled for p alone is of no use to anyone; pages that others have are theirs to remove. */
 static void remove_ephemeral(struct store *s, const struct store_prompt *p)
 {
-    uint32_t next;
-    for (int i = 0; i <= p->keys.n_full; i++)
-        if ((p->flags[i] & PAGE_EPHEMERAL) &&
-            store_planned(s, prefix_key(&p->keys, i), i, &next) == 0)
-            disk_remove(s->o.disk, prefix_key(&p->keys, i));
+    for (int i = 0; i <= p->keys.n_full; i++) {
+        if (!(p->flags[i] & PAGE_EPHEMERAL))
+            continue;
+        struct store_prompt *other = s->held;
+        while (other && !has_page(other, prefix_key(&p->keys, i), i))
+            other = other->next;
+        if (other)
+            other->flags[i] |= PAGE_EPHEMERAL;
+        else
+            disk_drop_ephemeral(s->o.disk, prefix_key(&p->keys, i));
+    }
 }
 
 void store_drop(struct store_prompt *p)

@@ -66,6 +66,7 @@ void store_on_done(struct store *s, void (*wake)(void *ctx), void *ctx);
 enum page_flags {
     PAGE_EPHEMERAL = 1, /* spilled only because the prompt was parked */
     PAGE_LOADED = 2,    /* came from disk at the last admission */
+    PAGE_MISSED = 4,    /* its record could not be loaded: it is not tried again */
 };
 
 /* A prompt that the store knows of. For callers: found, table, logits and has_logits to read, tokens and

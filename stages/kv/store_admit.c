@@ -19,18 +19,31 @@ static page_id in_memory(const struct store *s, const struct store_prompt *p, in
                        tokens_of(p, page), n);
 }
 
-/* Full pages at the beginning that are somewhere; *shared of them are in use, so that they need no new page. */
-static int pages_known(const struct store *s, const struct store_prompt *p, int *shared)
+/* Is there a record to load? One that failed is not tried again: it may be there still, of other tokens. */
+static bool can_load(const struct store *s, const struct store_prompt *p, int page)
+{
+    return !(p->flags[page] & PAGE_MISSED) && store_on_disk(s, prefix_key(&p->keys, page));
+}
+
+/* Full pages at the beginning that are somewhere. */
+static int pages_known(const struct store *s, const struct store_prompt *p)
 {
     int i = 0;
-    *shared = 0;
-    for (; s->o.reuse && i < p->keys.n_full; i++) {
-        page_id id = in_memory(s, p, i);
-        if (id == PAGE_NONE && !store_on_disk(s, prefix_key(&p->keys, i)))
-            break;
-        *shared += id != PAGE_NONE && page_refs(s->pool, id) > 0;
-    }
+    while (s->o.reuse && i < p->keys.n_full &&
+           (in_memory(s, p, i) != PAGE_NONE || can_load(s, p, i)))
+        i++;
     return i;
+}
+
+/* Of the first `most` pages, those in use, so that they need no new page. */
+static int pages_shared(const struct store *s, const struct store_prompt *p, int most)
+{
+    int n = 0;
+    for (int i = 0; i < most; i++) {
+        page_id id = in_memory(s, p, i);
+        n += id != PAGE_NONE && page_refs(s->pool, id) > 0;
+    }
+    return n;
 }
 
 /* ---- loads ---- */
@@ -71,10 +84,19 @@ static bool load_page(struct store *s, struct store_prompt *p, int page)
     return true;
 }
 
+static bool has_room_for_logits(const struct store *s, struct store_prompt *p)
+{
+    if (!p->logits)
+        p->logits = mem_alloc((size_t)s->o.n_vocab * sizeof(float));
+    return p->logits != NULL;
+}
+
 /* The end of the prompt and its logits. */
 static bool load_tail(struct store *s, struct store_prompt *p)
 {
     page_id id = PAGE_NONE;
+    if (!has_room_for_logits(s, p))
+        return false;
     if (store_tail_tokens(p) > 0 && (id = page_alloc(s->pool)) == PAGE_NONE)
         return false;
     if (id != PAGE_NONE)
@@ -94,6 +116,7 @@ void store_loaded(struct store *s, const struct move_job *j)
     p->n_loading--;
     if (j->result != 1) {
         p->n_bad++;
+        p->flags[j->index] |= PAGE_MISSED;
         int end = j->index * PAGE_TOKENS + j->info.n_tokens;
         if (end > p->lost)
             p->lost = end;
@@ -118,19 +141,33 @@ void store_loaded(struct store *s, const struct move_job *j)
 
 /* ---- admission ---- */
 
+/* A reference to each of the first pages that is in memory, or none any more: or a load might evict it. */
+static void pin_known(struct store *s, const struct store_prompt *p, int from, int most,
+                      bool pin)
+{
+    for (int i = from; i < most; i++) {
+        page_id id = in_memory(s, p, i);
+        if (id != PAGE_NONE && pin)
+            page_ref(s->pool, id);
+        else if (id != PAGE_NONE)
+            page_unref(s->pool, id);
+    }
+}
+
 /* The pages in front, with references or loads. Returns how many. */
 static int take_known(struct store *s, struct store_prompt *p, int most)
 {
     int i = 0;
+    pin_known(s, p, 0, most, true);
     for (; i < most; i++) {
         page_id id = in_memory(s, p, i);
         if (id != PAGE_NONE) {
-            page_ref(s->pool, id);
             block_table_append(p->table, id);
-        } else if (!store_on_disk(s, prefix_key(&p->keys, i)) || !load_page(s, p, i)) {
+        } else if (!can_load(s, p, i) || !load_page(s, p, i)) {
             break;
         }
     }
+    pin_known(s, p, i, most, false);
     return i;
 }
 
@@ -155,7 +192,7 @@ static bool take_tail(struct store *s, struct store_prompt *p, bool want_logits)
         return true;
     if (!want_logits && tail != PAGE_NONE)
         return copy_tail(s, p, tail);
-    return store_on_disk(s, prefix_key(&p->keys, p->keys.n_full)) && load_tail(s, p);
+    return can_load(s, p, p->keys.n_full) && load_tail(s, p);
 }
 
 /* As much as is known, in tokens. `most` full pages at most. */
@@ -165,6 +202,11 @@ static int take(struct store *s, struct store_prompt *p, int most, bool tail_kno
     int pages = take_known(s, p, most), done = pages * PAGE_TOKENS;
     if (tail_known && pages == p->keys.n_full && take_tail(s, p, want_logits))
         return p->keys.n_tokens;
+    if (done == p->keys.n_tokens) { /* its end was evicted this moment: once more, without */
+        p->flags[p->keys.n_full] |= PAGE_MISSED;
+        p->n_bad++;
+        return done;
+    }
     /* One token at least is computed, for the logits. */
     return done + prefix_copy(s->index, prefix_parent(&p->keys, pages), tokens_of(p, pages),
                               p->keys.n_tokens - 1 - done, p->table);
@@ -176,11 +218,7 @@ static bool knows_tail(const struct store *s, struct store_prompt *p, bool want_
     int tail = p->keys.n_full;
     if (!want_logits && (store_tail_tokens(p) == 0 || in_memory(s, p, tail) != PAGE_NONE))
         return true;
-    if (!store_on_disk(s, prefix_key(&p->keys, tail)))
-        return false;
-    if (!p->logits)
-        p->logits = mem_alloc((size_t)s->o.n_vocab * sizeof(float));
-    return p->logits != NULL;
+    return can_load(s, p, tail) && has_room_for_logits(s, p);
 }
 
 int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_logits)
@@ -191,9 +229,12 @@ int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_
         p->asked = true;
     }
     assert(!p->table && p->n_loading == 0 && n_total >= p->keys.n_tokens);
-    int need = (n_total + PAGE_TOKENS - 1) / PAGE_TOKENS, shared;
-    int known = pages_known(s, p, &shared);
-    s->wanted = need - shared;
+    int need = (n_total + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    int known = pages_known(s, p);
+    bool tail_known = s->o.reuse && known == p->keys.n_full && knows_tail(s, p, want_logits);
+    if (!tail_known && known > 0 && known * PAGE_TOKENS == p->keys.n_tokens)
+        known--; /* something is to be computed, for the logits */
+    s->wanted = need - pages_shared(s, p, known);
     if (s->wanted > store_room(s))
         return 0;
     s->wanted = 0;
@@ -202,9 +243,6 @@ int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_
     p->table = block_table_new(s->pool);
     p->n_bad = p->n_from_disk = p->found = 0;
     p->has_logits = false;
-    bool tail_known = s->o.reuse && known == p->keys.n_full && knows_tail(s, p, want_logits);
-    if (!tail_known && known * PAGE_TOKENS == p->keys.n_tokens)
-        known--;
     if (s->o.reuse)
         p->found = take(s, p, known, tail_known, want_logits);
     p->n_sealed = p->found / PAGE_TOKENS;

@@ -30,6 +30,9 @@ static bool spill_page(struct store *s, page_id id, bool ephemeral, float *logit
     const uint8_t *key = prefix_key_of(s->index, id);
     if (s->notes[id].spilling || store_on_disk(s, key)) {
         free(logits);
+        s->notes[id].keep |= !ephemeral;
+        if (!ephemeral)
+            disk_keep(s->o.disk, key);
         return false;
     }
     struct move_job *j = spill_job(s, key, prefix_parent_of(s->index, id), tokens, n);
@@ -40,6 +43,7 @@ static bool spill_page(struct store *s, page_id id, bool ephemeral, float *logit
     j->bytes = page_data(s->pool, id);
     page_ref(s->pool, id);
     s->notes[id].spilling = true;
+    s->notes[id].keep = !ephemeral;
     mover_submit(s->mover, j);
     return true;
 }
@@ -57,12 +61,24 @@ static void spill_encoded(struct store *s, struct move_job *j, uint8_t *body, si
     mover_submit(s->mover, j);
 }
 
+/* Much can happen while a page is spilled. */
+static void settle_ephemeral(struct store *s, const struct move_job *j)
+{
+    uint32_t next;
+    if (s->notes[j->page].keep)
+        disk_keep(s->o.disk, j->info.key);
+    else if (store_planned(s, j->info.key, s->notes[j->page].depth, &next) == 0)
+        disk_drop_ephemeral(s->o.disk, j->info.key);
+}
+
 void store_spilled(struct store *s, const struct move_job *j)
 {
     struct kv_counters *c = s->o.counters;
     s->n_encoded -= j->body != NULL;
     if (j->page != PAGE_NONE) {
         s->notes[j->page].spilling = false;
+        if (j->info.ephemeral)
+            settle_ephemeral(s, j);
         page_unref(s->pool, j->page);
     }
     if (j->result != 1)
@@ -218,17 +234,20 @@ void store_prompt_done(struct store *s, struct store_prompt *p, const float *log
 void store_park(struct store *s, struct store_prompt *p, const float *logits)
 {
     int full = p->keys.n_full, n = store_tail_tokens(p);
-    assert(p->table && p->n_loading == 0 && p->n_sealed == full);
-    if (n > 0 && !page_is_sealed(s->pool, p->table->pages[full])) {
+    bool whole = p->found == p->keys.n_tokens; /* or not all that was lost is computed again */
+    assert(p->table && p->n_loading == 0 && (!whole || p->n_sealed == full));
+    for (int i = 0; i <= full; i++)
+        p->flags[i] &= (uint8_t)~PAGE_MISSED;
+    if (n > 0 && whole && !page_is_sealed(s->pool, p->table->pages[full])) {
         s->notes[p->table->pages[full]].depth = full;
         prefix_publish(s->index, p->table->pages[full], prefix_key(&p->keys, full),
                        prefix_parent(&p->keys, full), p->tokens + (size_t)full * PAGE_TOKENS, n,
                        true);
     }
-    for (int i = 0; i < full; i++)
+    for (int i = 0; i < p->n_sealed; i++)
         if (spill_page(s, p->table->pages[i], true, NULL))
             p->flags[i] |= PAGE_EPHEMERAL;
-    float *copy = n > 0 ? copy_logits(s, logits) : NULL;
+    float *copy = n > 0 && whole ? copy_logits(s, logits) : NULL;
     if (copy && spill_page(s, p->table->pages[full], true, copy))
         p->flags[full] |= PAGE_EPHEMERAL;
     p->lost = p->keys.n_tokens;

@@ -8,6 +8,7 @@
 struct page_note {
     int depth;     /* of the page in its prompts: page 0, 1, ... */
     bool spilling; /* a spill of it is under way and holds a reference */
+    bool keep;     /* which is for the next run, too, whatever it began as */
 };
 
 struct store {

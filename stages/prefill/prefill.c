@@ -257,7 +257,7 @@ static int find_work(struct stage *s, struct prefilling *p)
         return ST_MORE;
     if (!admit(s, &p->now)) {
         /* The other one holds pages that this one may lack: it goes first, or nobody would. */
-        if (p->next.r) {
+        if (p->next.r && p->next.admitted) {
             struct job other = p->next;
             p->next = p->now;
             p->now = other;

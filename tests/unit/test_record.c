@@ -77,8 +77,11 @@ static void impossible_fields_are_refused_even_with_a_right_checksum(void **stat
     h.info.kind = (enum record_kind)2;
     assert_int_equal(record_get(&got, bytes, record_put(&h, bytes)), 0);
     h = head_of(1, 64);
+    h.info.kind = RECORD_PAGE;
     h.info.n_tokens = 0;
     assert_int_equal(record_get(&got, bytes, record_put(&h, bytes)), 0);
+    h.info.kind = RECORD_TAIL; /* the logits behind a prompt that fills its last page */
+    assert_true(record_get(&got, bytes, record_put(&h, bytes)) > 0);
 }
 
 static void every_flipped_bit_of_a_notice_is_noticed(void **state)
