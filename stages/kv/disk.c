@@ -5,6 +5,8 @@
  *             uses             the history of uses (uses.h)
  *             <name>.run       a living run (disk_run.c)
  */
+#include "stages/kv/disk.h"
+
 #include "stages/kv/disk_inner.h"
 
 #include "stages/base/clock.h"

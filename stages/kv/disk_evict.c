@@ -273,9 +273,10 @@ bool evict_to(struct disk *d, uint64_t most)
 
 bool evict_for(struct disk *d, uint64_t n)
 {
-    /* The history is written anew beside the old one. */
-    uint64_t need = n + SLACK + d->others + d->o.limit / HISTORY_SHARE;
     if (d->o.limit == 0)
         return true;
+    segs_measure_others(d);
+    /* The history is written anew beside the old one. */
+    uint64_t need = n + SLACK + d->others + d->o.limit / HISTORY_SHARE;
     return need <= d->o.limit && evict_to(d, d->o.limit - need);
 }

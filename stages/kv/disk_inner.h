@@ -72,7 +72,8 @@ struct disk {
     int n_open;
     uint64_t clock, segment_bytes;
     uint64_t blocks,
-        others; /* bytes of blocks of the segments; of the other files in the folder */
+        others;        /* bytes of blocks of the segments; of the other files in the folder */
+    int64_t others_us; /* when others was measured */
     bool folder_dirty, no_punch, may_drop; /* may_drop: a segment has lost its last record */
     struct victim *victims;                /* worth least first, [next_victim, n_victims) */
     size_t n_victims, next_victim;
@@ -117,6 +118,7 @@ struct seg *segs_for_append(struct disk *d, uint64_t n);
 void segs_drop_dead(struct disk *d);
 struct seg *segs_newest(const struct disk *d);
 void segs_measure(struct disk *d, struct seg *s);
+void segs_measure_others(struct disk *d); /* once a second at most */
 
 /* These take `table` themselves. Get: NULL when the file is gone; errno says why. */
 struct seg *segs_get(struct disk *d, uint32_t number);

@@ -6,6 +6,7 @@
  */
 #include "stages/kv/disk_inner.h"
 
+#include "stages/base/clock.h"
 #include "stages/base/le.h"
 #include "stages/base/mem.h"
 #include "stages/base/sys.h"
@@ -19,7 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LAST_NUMBER = 99999999, NAME_CHARS = 12, NAME_CAP = 16, BLOCK = 512 };
+enum {
+    LAST_NUMBER = 99999999,
+    NAME_CHARS = 12,
+    NAME_CAP = 16,
+    BLOCK = 512,
+    OTHERS_EVERY = 1000000 /* us */
+};
 
 static void name_of(uint32_t number, char out[NAME_CAP])
 {
@@ -361,9 +368,17 @@ static uint32_t *read_numbers(struct disk *d, size_t *n)
     }
     closedir(dir);
     d->others = others;
+    d->others_us = clock_us();
     if (*n)
         qsort(numbers, *n, sizeof(*numbers), by_number);
     return numbers;
+}
+
+void segs_measure_others(struct disk *d)
+{
+    size_t n;
+    if (clock_us() - d->others_us > OTHERS_EVERY)
+        free(read_numbers(d, &n));
 }
 
 void segs_release(struct disk *d)
