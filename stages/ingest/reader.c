@@ -110,6 +110,23 @@ static int read_entries(struct reader *r, const struct item *it, struct unpack *
     return rc;
 }
 
+static bool any_name(void *to, const char *name, size_t len, bool utf8_flag)
+{
+    (void)to, (void)name, (void)len, (void)utf8_flag;
+    return false; /* one is enough */
+}
+
+/* A zip that begins with an entry and does not end with its list of them was cut, or the list is damaged: libarchive then
+ * reads the entries one after the other, and says nothing. */
+static bool lost_directory(const struct item *it)
+{
+    struct err e = {0};
+    const unsigned char *p;
+    size_t n;
+    return it->s->fd >= 0 && stream_look(it->s, &p, &n, &e) == 0 && n > 4 &&
+           memcmp(p, "PK\3\4", 4) == 0 && zip_dir_names(it->s->fd, 1, any_name, NULL) <= 0;
+}
+
 static int read_archive(struct reader *r, const struct item *it, enum layer layer)
 {
     struct err e = {0};
@@ -124,6 +141,9 @@ static int read_archive(struct reader *r, const struct item *it, enum layer laye
         struct unpack *u;
         if (in_order)
             stream_rewind(it->s);
+        if (layer == LAYER_ZIP && !it->s->torn && (in_order || lost_directory(it)))
+            it->s->torn =
+                "its directory is cut off or damaged; what was found without it is read";
         if (unpack_open(&u, it->s, layer, in_order, limits, &e) != 0)
             return reader_fail(r, it->place, &e);
         bool may_retry = layer == LAYER_ZIP && it->s->fd >= 0 && !in_order;
@@ -175,12 +195,6 @@ static int read_filter(struct reader *r, const struct item *it, enum layer layer
     stream_close(&s);
     free(name);
     return rc;
-}
-
-static bool any_name(void *to, const char *name, size_t len, bool utf8_flag)
-{
-    (void)to, (void)name, (void)len, (void)utf8_flag;
-    return false; /* one is enough */
 }
 
 /* A program or script with a zip behind it unpacks itself; the zip is what we want. */

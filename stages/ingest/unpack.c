@@ -13,6 +13,7 @@ enum {
     RATIO_SLACK =
         256 << 10, /* packed bytes a solid 7z may have taken in before this entry began */
     HOLE_PIECE = 16 << 10,
+    TAR_BLOCK = 512,
 };
 
 struct unpack {
@@ -23,6 +24,7 @@ struct unpack {
     struct unpack_limits limits;
     int64_t at;    /* position of the seekable source */
     int64_t taken; /* bytes that were read in order */
+    int64_t zeros; /* at the end of what was read so far */
     struct err in; /* what reading the outer stream failed with */
     /* of the current entry */
     int64_t packed_from; /* packed bytes used when it began */
@@ -34,6 +36,15 @@ struct unpack {
 };
 
 /* ---- callbacks for libarchive ---- */
+
+static void count_zeros(struct unpack *u, const void *data, size_t n)
+{
+    const char *p = data;
+    size_t run = 0;
+    while (run < n && p[n - 1 - run] == 0)
+        run++;
+    u->zeros = run == n ? u->zeros + (int64_t)n : (int64_t)run;
+}
 
 static la_ssize_t fail_read(struct unpack *u)
 {
@@ -49,6 +60,7 @@ static la_ssize_t read_in_order(struct archive *a, void *data, const void **p)
     if (stream_next(u->outer, p, &n, &u->in) != 0)
         return fail_read(u);
     u->taken += (int64_t)n;
+    count_zeros(u, *p, n);
     return (la_ssize_t)n;
 }
 
@@ -60,6 +72,7 @@ static la_ssize_t read_anywhere(struct archive *a, void *data, const void **p)
     if (stream_read_at(u->outer, (uint64_t)u->at, p, &n, &u->in) != 0)
         return fail_read(u);
     u->at += (int64_t)n;
+    count_zeros(u, *p, n);
     return (la_ssize_t)n;
 }
 
@@ -72,6 +85,7 @@ static la_int64_t seek_to(struct archive *a, void *data, la_int64_t to, int when
     if (to > INT64_MAX / 2 || to < -INT64_MAX / 2 || base + to < 0)
         return ARCHIVE_FATAL;
     u->at = base + to;
+    u->zeros = 0;
     return u->at;
 }
 
@@ -83,6 +97,7 @@ static la_int64_t skip_ahead(struct archive *a, void *data, la_int64_t request)
     if (request > left)
         request = left > 0 ? left : 0;
     u->at += request;
+    u->zeros = 0;
     return request;
 }
 
@@ -203,8 +218,12 @@ static int64_t packed(const struct unpack *u)
 int unpack_next(struct unpack *u, struct entry *out, struct err *e)
 {
     int rc = archive_read_next_header(u->a, &u->entry);
-    if (rc == ARCHIVE_EOF)
+    if (rc == ARCHIVE_EOF) {
+        /* libarchive takes a tar that was cut between two entries for a whole one. */
+        if (u->layer == LAYER_TAR && u->zeros < TAR_BLOCK && !u->outer->torn)
+            u->outer->torn = "it ends without the empty block that ends a tar file";
         return 0;
+    }
     if (rc == ARCHIVE_FATAL) {
         if (archive_read_has_encrypted_entries(u->a) == 1 && !u->in.code)
             return err_set(e, REACH_DOC, ERR_ENCRYPTED, "the list of entries is encrypted");

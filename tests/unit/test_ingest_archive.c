@@ -185,6 +185,59 @@ static void a_cut_tar_gives_what_is_there(void **state)
     try_free(t);
 }
 
+/* Entries a.txt, sub, sub/b.html and link: blocks of header and text, then the end. */
+static void a_tar_that_was_cut_between_entries_is_not_whole(void **state)
+{
+    (void)state;
+    static const size_t documents[] = {0, 0, 1, 1, 1, 2, 2, 2, 2}; /* before block i is cut */
+    struct maker m;
+    char packed[8192];
+    make_usual(&m, "ustar", ARCHIVE_FILTER_NONE);
+    for (size_t i = 2; i < ARRAY_LEN(documents); i++) {
+        if (i == 4)
+            continue; /* inside of an entry: another test */
+        bool whole = i > 6;
+        size_t n = gzip(m.bytes, 512 * i, packed, sizeof(packed));
+        for (int zipped = 0; zipped < 2; zipped++) {
+            struct try *t = try_new();
+            try_bytes(t, zipped ? "x.tar.gz" : "x.tar", zipped ? packed : m.bytes,
+                      zipped ? n : 512 * i);
+            assert_int_equal(t->n, documents[i] + !whole);
+            for (size_t k = 0; k < documents[i]; k++)
+                assert_int_equal(t->docs[k]->status, DOC_OK);
+            if (!whole) {
+                assert_int_equal(t->docs[t->n - 1]->status, DOC_FAILED);
+                assert_non_null(strstr(t->docs[t->n - 1]->fail.msg, "ends without"));
+            }
+            try_free(t);
+        }
+    }
+    maker_free(&m);
+}
+
+static void a_zip_without_all_of_its_directory_is_not_whole(void **state)
+{
+    (void)state;
+    struct maker m;
+    make_usual(&m, "zip", ARCHIVE_FILTER_NONE);
+    size_t directory = 0;
+    for (size_t i = 0; i + 4 < m.n && !directory; i++)
+        directory = memcmp(m.bytes + i, "PK\1\2", 4) == 0 ? i : 0;
+    for (size_t n = directory; n < m.n; n++) {
+        struct try *t = try_new();
+        try_bytes(t, "x.zip", m.bytes, n);
+        assert_int_equal(t->n, 3);
+        assert_int_equal(t->docs[2]->status, DOC_FAILED);
+        assert_int_equal(t->docs[2]->fail.code, ERR_CORRUPT);
+        if (n >= directory + 8) /* libarchive looks for an entry a few bytes behind the last */
+            check_usual(t, 0, NULL);
+        else
+            assert_string_equal(t->docs[0]->text, "text a");
+        try_free(t);
+    }
+    maker_free(&m);
+}
+
 static void gzip_members_are_joined_and_checked(void **state)
 {
     (void)state;
@@ -267,6 +320,8 @@ int main(void)
         cmocka_unit_test(encrypted_entries_fail_alone),
         cmocka_unit_test(a_damaged_entry_fails_and_the_archive_goes_on),
         cmocka_unit_test(a_cut_tar_gives_what_is_there),
+        cmocka_unit_test(a_tar_that_was_cut_between_entries_is_not_whole),
+        cmocka_unit_test(a_zip_without_all_of_its_directory_is_not_whole),
         cmocka_unit_test(gzip_members_are_joined_and_checked),
         cmocka_unit_test(entry_names_become_printable_labels),
         cmocka_unit_test(legacy_names_are_read_by_option),
