@@ -342,7 +342,9 @@ void disk_get_stats(struct disk *d, struct disk_stats *out)
 
 void disk_refresh(struct disk *d)
 {
-    pthread_mutex_lock(&d->writer);
+    /* A thread that is writing takes in what others did anyway; do not wait for its files. */
+    if (pthread_mutex_trylock(&d->writer) != 0)
+        return;
     segs_refresh(d, false);
     pthread_mutex_unlock(&d->writer);
 }

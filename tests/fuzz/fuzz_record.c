@@ -24,7 +24,7 @@ static void try_head(const uint8_t *in, size_t n)
     if (bytes == 0)
         return;
     must(bytes <= n && bytes == record_head_bytes(h.info.n_tokens));
-    must(h.info.n_tokens >= 1 && h.info.n_tokens <= PAGE_TOKENS);
+    must(h.info.n_tokens >= (h.info.kind == RECORD_PAGE) && h.info.n_tokens <= PAGE_TOKENS);
     must(h.body_bytes <= RECORD_BODY_MAX && h.info.codec < CODEC_COUNT);
     must(h.info.n_logits >= 0 && (uint64_t)h.info.n_logits * 4 <= h.body_bytes);
     must(record_put(&h, out) == bytes);

@@ -112,6 +112,29 @@ static void a_file_cut_anywhere_keeps_the_records_before_the_cut(void **state)
     free(bytes);
 }
 
+static void what_a_killed_writer_left_is_cut_off_by_the_next(void **state)
+{
+    (void)state;
+    static uint8_t torn[RIG_BODY];
+    size_t n, after;
+    free(make_few(&n));
+    rig_body(1, torn, sizeof(torn));
+    int fd = open(rig_path(segment_0), O_WRONLY | O_APPEND);
+    assert_int_equal(write(fd, torn, sizeof(torn)), sizeof(torn));
+    close(fd);
+    struct disk *d = rig_open(NULL);
+    assert_int_equal(rig_write(d, FEW, SMALL, false), 0); /* shorter than what was left */
+    disk_close(d);
+    free(rig_load(segment_0, &after));
+    assert_int_equal(after,
+                     n + record_bytes(rig_info(FEW).n_tokens, (uint32_t)rig_size(FEW, SMALL)));
+    d = rig_open(NULL);
+    for (int i = 0; i <= FEW; i++)
+        assert_int_equal(rig_read(d, i, SMALL), 1);
+    assert_int_equal(rig_stats(d).corrupt, 0);
+    disk_close(d);
+}
+
 static void zeros_in_a_file_cost_the_records_they_hit(void **state)
 {
     (void)state;
@@ -416,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(a_flipped_bit_costs_at_most_its_record),
         IN_A_FOLDER(a_file_cut_anywhere_keeps_the_records_before_the_cut),
+        IN_A_FOLDER(what_a_killed_writer_left_is_cut_off_by_the_next),
         IN_A_FOLDER(zeros_in_a_file_cost_the_records_they_hit),
         IN_A_FOLDER(damage_under_an_open_store_is_noticed),
         IN_A_FOLDER(after_a_failed_write_nothing_is_written_and_all_is_read),
