@@ -196,41 +196,72 @@ int cmd_kv_gc(const struct cmd_line *l)
 
 /* ---- pin, unpin ---- */
 
-struct chosen {
+struct page {
+    uint8_t key[HASH_BYTES], parent[HASH_BYTES];
+    bool chosen;
+};
+
+struct pages {
     struct kv_choice choice;
-    uint8_t (*keys)[HASH_BYTES];
-    size_t n, cap;
+    struct page *list;
+    size_t n, cap, n_chosen;
     bool failed;
 };
 
-static bool choose_item(void *ctx, const struct disk_item *item)
+static bool add_page(void *ctx, const struct disk_item *item)
 {
-    struct chosen *c = ctx;
-    if (!cmd_kv_chosen(&c->choice, &item->info))
-        return true;
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 64;
-        uint8_t(*more)[HASH_BYTES] = mem_resize(c->keys, cap * HASH_BYTES);
+    struct pages *p = ctx;
+    if (p->n == p->cap) {
+        size_t cap = p->cap ? 2 * p->cap : 64;
+        struct page *more = mem_resize(p->list, cap * sizeof(*more));
         if (!more) {
-            c->failed = true;
+            p->failed = true;
             return false;
         }
-        c->keys = more;
-        c->cap = cap;
+        p->list = more;
+        p->cap = cap;
     }
-    memcpy(c->keys[c->n++], item->info.key, HASH_BYTES);
+    struct page *page = &p->list[p->n++];
+    memcpy(page->key, item->info.key, HASH_BYTES);
+    memcpy(page->parent, item->info.parent, HASH_BYTES);
+    page->chosen = cmd_kv_chosen(&p->choice, &item->info);
+    p->n_chosen += page->chosen;
     return true;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return memcmp(((const struct page *)a)->key, ((const struct page *)b)->key, HASH_BYTES);
+}
+
+/* A page is found only by way of those before it, so these are chosen, too. */
+static void choose_parents(struct pages *p)
+{
+    if (p->n == 0)
+        return;
+    qsort(p->list, p->n, sizeof(p->list[0]), by_key);
+    for (size_t i = 0; i < p->n; i++) {
+        struct page *page = &p->list[i], wanted;
+        while (page && page->chosen) {
+            memcpy(wanted.key, page->parent, HASH_BYTES);
+            page = bsearch(&wanted, p->list, p->n, sizeof(p->list[0]), by_key);
+            if (!page || page->chosen)
+                break;
+            page->chosen = true;
+            p->n_chosen++;
+        }
+    }
 }
 
 static int set_pins(const struct cmd_line *l, bool pinned)
 {
     struct err e = {0};
-    struct chosen c = {0};
+    struct pages p = {.n = 0};
     struct disk *d;
     struct disk_stats t;
-    if (cmd_kv_choice(l, &c.choice, &e))
+    if (cmd_kv_choice(l, &p.choice, &e))
         return cmd_fail(&e);
-    if (!c.choice.context && !c.choice.key && !cmd_value(l, "--all", 0)) {
+    if (!p.choice.context && !p.choice.key && !cmd_value(l, "--all", 0)) {
         err_set(&e, REACH_JOB, ERR_CONFIG,
                 "kv %s needs --context, --key or --all: \"quire kv list\" prints them",
                 l->args[0]);
@@ -238,23 +269,26 @@ static int set_pins(const struct cmd_line *l, bool pinned)
     }
     if (cmd_kv_open(l, false, &d, &e))
         return cmd_fail(&e);
-    disk_each(d, choose_item, &c);
-    for (size_t i = 0; i < c.n; i++)
-        disk_pin(d, c.keys[i], pinned);
+    disk_each(d, add_page, &p);
+    if (pinned)
+        choose_parents(&p);
+    for (size_t i = 0; i < p.n; i++)
+        if (p.list[i].chosen)
+            disk_pin(d, p.list[i].key, pinned);
     disk_get_stats(d, &t);
     disk_close(d);
-    free(c.keys);
-    if (c.failed)
+    free(p.list);
+    if (p.failed)
         err_set(&e, REACH_JOB, ERR_NOMEM, "no memory for so many keys");
     else if (!t.writing)
         err_set(&e, REACH_JOB, ERR_IO, "\"%s\" cannot be written", l->args[1]);
-    else if (c.n == 0)
+    else if (p.n_chosen == 0)
         err_set(&e, REACH_JOB, ERR_IO, "\"%s\" has no such record", l->args[1]);
     if (e.code)
         return cmd_fail(&e);
     struct buf out;
     buf_init(&out, CMD_TEXT);
-    int rc = buf_addf(&out, &e, "%s %zu records\n", pinned ? "pinned" : "unpinned", c.n);
+    int rc = buf_addf(&out, &e, "%s %zu records\n", pinned ? "pinned" : "unpinned", p.n_chosen);
     return cmd_print(&out, rc, &e);
 }
 

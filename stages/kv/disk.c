@@ -269,6 +269,7 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
         check_last(d);
         run_sweep(d);
         d->may_drop = true;
+        evict_for(d, 0); /* the limit may be lower than the last time */
         disk_unlock(d);
     } else {
         segs_refresh(d, false);

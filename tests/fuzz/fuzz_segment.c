@@ -1,16 +1,15 @@
 /* Any bytes as a segment, also with the checksums of all heads in it put right: the walk ends; what it finds lies
  * whole inside, in rising order, without overlap; a walk that begins at a find, or ends behind one, finds the same;
  * and bytes after the last find change nothing. */
-#include "stages/base/le.h"
+#include "tests/fuzz/fuzz_sums.h"
+
 #include "stages/kv/segment.h"
-#include "stages/kv/uses.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SUM_AT = 48, CAP = 1 << 16, FINDS = 1024 };
+enum { CAP = 1 << 16, FINDS = 1024 };
 
 struct bytes {
     const uint8_t *data;
@@ -67,26 +66,6 @@ static void try_segment(const uint8_t *data, size_t n)
         must(memcmp(again, first + i, (size_t)(found - i) * sizeof(again[0])) == 0);
     }
     free(w);
-}
-
-/* Put right what has a magic. */
-static void fix_sums(uint8_t *p, size_t n)
-{
-    for (size_t at = 0; at + RECORD_ALIGN <= n; at += RECORD_ALIGN) {
-        uint8_t *head = p + at;
-        if (memcmp(head, "QKVN", 4) == 0) {
-            le64_put(head + SUM_AT, record_hash(head, SUM_AT));
-        } else if (memcmp(head, "QKVR", 4) == 0 && le32_get(head + 8) <= PAGE_TOKENS) {
-            size_t bytes = record_head_bytes((int)le32_get(head + 8));
-            if (bytes > n - at)
-                continue;
-            uint8_t state = head[RECORD_STATE_AT];
-            head[RECORD_STATE_AT] = 0;
-            memset(head + SUM_AT, 0, 8);
-            le64_put(head + SUM_AT, record_hash(head, bytes));
-            head[RECORD_STATE_AT] = state;
-        }
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

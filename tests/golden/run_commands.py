@@ -123,7 +123,7 @@ def tidy_kv(program):
             return None if p.returncode == status and text in p.stdout else f'kv {words}: exit {p.returncode} {p.stdout!r} {p.stderr!r}'
 
         steps = [('verify', 0, '5 records are as they were written (1.2 KiB), 0 are damaged'),
-                 ('pin --key 67ab', 0, 'pinned 1 records'),
+                 ('pin --key 67ab', 0, 'pinned 2 records'),       # and the page before it
                  ('gc --dry-run', 0, 'would remove 1 records (246 B)'),
                  ('gc', 0, 'removed 1 records'),
                  ('gc --older-than 30000d --dry-run', 0, 'would remove 0 records'),

@@ -77,9 +77,10 @@ static inline struct record_info rig_info(int i)
                                .n_tokens = i % 5 == 4 ? 1 + i % 63 : PAGE_TOKENS,
                                .n_logits = i % 5 == 4 ? 16 : 0};
     uint64_t s = (uint64_t)i;
+    int before = i - 1;
     info.page_hash = rig_random(&s);
     hash_bytes(&i, sizeof(i), info.key);
-    hash_bytes(info.key, sizeof(info.key), info.parent);
+    hash_bytes(&before, sizeof(before), info.parent);
     memset(info.context, 7, sizeof(info.context));
     for (int t = 0; t < info.n_tokens; t++)
         info.tokens[t] = (int32_t)(rig_random(&s) % 50000);

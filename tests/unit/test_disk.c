@@ -72,6 +72,9 @@ static void the_limit_holds_at_every_write(void **state)
     assert_int_equal(rig_stats(d).corrupt, 0);
     disk_close(d);
     assert_true(rig_blocks() <= LIMIT);
+    disk_close(
+        rig_open(&(struct disk_options){.limit = LIMIT / 2})); /* a lower limit holds at once */
+    assert_true(rig_blocks() <= LIMIT / 2);
 }
 
 static void colliding_keys_never_give_a_wrong_page(void **state)
