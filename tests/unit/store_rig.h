@@ -20,7 +20,11 @@ struct store_rig {
     struct store *store;
     struct kv_counters counters;
     struct stability stability;
-    struct store_options options; /* set before store_rig_open(), or zeroed */
+    /* Set before store_rig_open(), or zeroed. */
+    struct store_options options;
+    struct disk_options disk_options;
+    int n_shared;
+    bool own; /* prompts are nobody's text but their own */
 };
 
 /* folder NULL: memory only. */
@@ -30,8 +34,8 @@ static inline void store_rig_open(struct store_rig *g, int n_pages, const char *
     assert_int_equal(page_pool_new(&g->pool, n_pages, 1, RIG_SLICE, &e), 0);
     g->disk = NULL;
     if (folder) {
-        struct disk_options d = {.folder = folder};
-        if (disk_open(&g->disk, &d, &e) != 0)
+        g->disk_options.folder = folder;
+        if (disk_open(&g->disk, &g->disk_options, &e) != 0)
             fail_msg("%s", e.msg);
     }
     g->options.pool = g->pool;
@@ -53,9 +57,15 @@ static inline void store_rig_audit(const struct store_rig *g, int64_t refs)
         fail_msg("%s", e.msg);
 }
 
-static inline void store_rig_close(struct store_rig *g)
+/* All spills are done. */
+static inline void rig_settle(struct store_rig *g)
 {
     store_settle(g->store, true);
+}
+
+static inline void store_rig_close(struct store_rig *g)
+{
+    rig_settle(g);
     store_rig_audit(g, 0);
     store_close(g->store);
     disk_close(g->disk);
@@ -79,17 +89,23 @@ static inline struct store_prompt *rig_hold(struct store_rig *g, const int32_t *
 {
     struct err e = {0};
     struct store_prompt *p;
-    assert_int_equal(store_hold(g->store, &p, tokens, n, 0, PREFIX_DOCUMENT, &e), 0);
+    enum prefix_class cls = g->own ? PREFIX_OWN : PREFIX_DOCUMENT;
+    assert_int_equal(store_hold(g->store, &p, tokens, n, g->n_shared, cls, &e), 0);
     return p;
 }
 
-/* Admit and wait for the loads. */
+/* Admit, when pages that are on their way to disk are free, and wait for the loads. */
 static inline void rig_admit(struct store_rig *g, struct store_prompt *p, bool want_logits)
 {
-    int ready = -1;
+    int ready = -1, tries = 0;
     while (ready != 1) {
-        if (ready < 0)
-            assert_int_equal(store_admit(g->store, p, p->keys.n_tokens, want_logits), 1);
+        if (ready < 0) {
+            assert_true(tries++ <= p->keys.n_full + 2); /* each page can fail once */
+            if (store_admit(g->store, p, p->keys.n_tokens, want_logits) == 0) {
+                rig_settle(g);
+                assert_int_equal(store_admit(g->store, p, p->keys.n_tokens, want_logits), 1);
+            }
+        }
         ready = store_ready(g->store, p);
     }
 }
