@@ -56,6 +56,13 @@ static bool ends_with(const char *s, const char *end)
     return n > k && strcmp(s + n - k, end) == 0;
 }
 
+/* Pages begin with the ordinal of their document, in six digits or more: no other NAME.md.partial is ours. */
+static bool is_page(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    return digits >= 6 && name[digits] == '-';
+}
+
 /* A file that only an unfinished run leaves: NAME.partial, or the temporary file of an atomic write. */
 static bool is_stale(const char *folder_in, const char *name)
 {
@@ -63,7 +70,7 @@ static bool is_stale(const char *folder_in, const char *name)
     if (!folder_in[0] && (strncmp(name, "MANIFEST.sha256.tmp.", 20) == 0 ||
                           strncmp(name, "INCOMPLETE.sha256.tmp.", 22) == 0))
         return true;
-    if (!ends_with(name, suffix))
+    if (!ends_with(name, suffix) || (folder_in[0] && !is_page(name)))
         return false;
     int n = snprintf(whole, sizeof(whole), "%s%s", folder_in, name);
     if (n < 0 || (size_t)n >= sizeof(whole))

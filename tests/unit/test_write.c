@@ -514,6 +514,8 @@ static void what_an_unfinished_run_left_is_removed_at_the_start(void **state)
     put(f, "results.jsonl.partial", "torn");
     put(f, "summaries/000001-x-1.md.partial", "torn");
     put(f, "notes.partial", "not of quire");
+    put(f, "summaries/x.md.partial", "not of quire");
+    put(f, "summaries/00001-x.md.partial", "not of quire");
     put(f, "summaries/a.tmp", "not of quire");
     output_close(f->env.output);
     assert_int_equal(output_open(&f->env.output, f->folder, &e), 0);
@@ -521,6 +523,8 @@ static void what_an_unfinished_run_left_is_removed_at_the_start(void **state)
     assert_string_equal(text, "");
     assert_false(there(f, "summaries/000001-x-1.md.partial"));
     assert_true(there(f, "notes.partial"));
+    assert_true(there(f, "summaries/x.md.partial"));
+    assert_true(there(f, "summaries/00001-x.md.partial"));
     assert_true(there(f, "summaries/a.tmp"));
     free(text);
     fixture_free(f);
