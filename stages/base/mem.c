@@ -5,6 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1 /* as gcc says it */
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 static atomic_long fail_after;
 
 static bool must_fail(void)
@@ -71,4 +80,14 @@ char *mem_strdup(const char *s)
 void mem_fail_after(long k)
 {
     atomic_store(&fail_after, k);
+}
+
+void mem_forbid(void *p, size_t n)
+{
+#ifdef __SANITIZE_ADDRESS__
+    ASAN_POISON_MEMORY_REGION(p, n);
+#else
+    (void)p;
+    (void)n;
+#endif
 }

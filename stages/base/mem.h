@@ -30,6 +30,10 @@ void *mem_aligned(size_t n) MUST_CHECK;
 void *mem_need(size_t n) __attribute__((returns_nonnull));
 char *mem_strdup(const char *s) __attribute__((returns_nonnull));
 
+/* Under the address sanitizer, touching p[0, n) is a fault until the block is freed; elsewhere this does nothing. For the
+ * gaps between the parts of a block. p and n are multiples of 8. */
+void mem_forbid(void *p, size_t n);
+
 /* For tests: the k-th checked allocation from now fails (1 = the next); 0 switches this off. */
 void mem_fail_after(long k);
 

@@ -70,11 +70,15 @@ static size_t with_spare(int n)
     return (size_t)n + (size_t)(n < FINE_ROWS ? n : FINE_ROWS);
 }
 
-/* One region of the block; used counts on. */
+/* One region of the block, and a gap behind it that nothing may touch; used counts on. */
 static void *region(char *base, size_t *used, size_t n, size_t size)
 {
+    enum { GAP = 64 };
     void *p = base ? base + *used : NULL;
     *used += (n * size + 63) & ~(size_t)63;
+    if (base)
+        mem_forbid(base + *used, GAP);
+    *used += GAP;
     return p;
 }
 

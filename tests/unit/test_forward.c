@@ -314,6 +314,33 @@ static void a_value_that_is_not_finite_fails_its_own_sequence_only(void **state)
     free(out);
 }
 
+/* As many rows and logits as were planned, in one pass: the address sanitizer sees what leaves its region of scratch. */
+static void a_full_pass_stays_in_its_scratch(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    for (size_t f = 0; f < ARRAY_LEN(files); f++) {
+        struct model *m = model_of(files[f], kern_cpu_flags());
+        struct texts t = texts_of(m);
+        struct page_pool *pool = pool_of(m, 8);
+        struct block_table *one = block_table_new(pool), *many = block_table_new(pool);
+        struct forward_rows rows[MAX_LOGITS + 1];
+        assert_int_equal(block_table_reserve(one, MAX_LOGITS, &e), 0);
+        assert_int_equal(block_table_reserve(many, MAX_ROWS - MAX_LOGITS, &e), 0);
+        for (int i = 0; i < MAX_LOGITS; i++)
+            rows[i] =
+                (struct forward_rows){t.ids[0], i, 1, one, true, logits_at(&t, 0, i), false};
+        rows[MAX_LOGITS] =
+            (struct forward_rows){t.ids[1], 0, MAX_ROWS - MAX_LOGITS, many, false, NULL, false};
+        pass(m, rows, MAX_LOGITS + 1);
+        block_table_free(one);
+        block_table_free(many);
+        page_pool_free(pool);
+        model_free(m);
+        free(t.logits);
+    }
+}
+
 static void a_position_past_the_context_is_refused(void **state)
 {
     (void)state;
@@ -362,6 +389,7 @@ int main(void)
         cmocka_unit_test(logits_of_many_rows_are_those_of_each_alone),
         cmocka_unit_test(pages_of_a_shared_prefix_give_the_same_bytes),
         cmocka_unit_test(a_value_that_is_not_finite_fails_its_own_sequence_only),
+        cmocka_unit_test(a_full_pass_stays_in_its_scratch),
         cmocka_unit_test(a_position_past_the_context_is_refused),
         cmocka_unit_test(a_pass_allocates_nothing),
     };
