@@ -95,6 +95,57 @@ static void processes_that_evict_each_others_records_stay_within_the_limit(void 
     assert_true(rig_blocks() <= LIMIT);
 }
 
+static void write_some(int me, const struct disk_options *o)
+{
+    struct disk *d = rig_open(o);
+    bool ok = true;
+    for (int i = 0; i < 60; i++) {
+        int key = (i * 7 + me * 13) % 90;
+        ok &= rig_write(d, key, RIG_BODY / 4, i % 5 == 0) < 2;
+        ok &= rig_read(d, (key + me) % 90, RIG_BODY / 4) >= 0;
+        if (i % 9 == 8)
+            disk_remove(d, rig_info((key + 3) % 90).key);
+    }
+    ok &= rig_stats(d).corrupt == 0 && rig_stats(d).writing;
+    disk_close(d);
+    _exit(!ok);
+}
+
+static void a_writer_that_is_killed_among_others_harms_none(void **state)
+{
+    (void)state;
+#ifdef SANITIZED
+    enum { ROUNDS = 8 };
+#else
+    enum { ROUNDS = 60 };
+#endif
+    uint64_t s = 5;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct disk_options o = {.limit = round % 2 ? 768 << 10 : 0,
+                                 .segment_bytes = 128 << 10};
+        pid_t children[PROCESSES];
+        int status;
+        for (int p = 0; p < PROCESSES; p++) {
+            children[p] = fork();
+            if (children[p] == 0)
+                write_some(p + round, &o);
+        }
+        usleep((useconds_t)(rig_random(&s) % 12000));
+        kill(children[0], SIGKILL);
+        for (int p = 0; p < PROCESSES; p++) {
+            assert_int_equal(waitpid(children[p], &status, 0), children[p]);
+            assert_true(status == 0 || (p == 0 && WIFSIGNALED(status)));
+        }
+        struct disk *d = rig_open(&o);
+        int found = 0;
+        for (int i = 0; i < 90; i++)
+            found += rig_read(d, i, RIG_BODY / 4);
+        assert_true(found > 20);
+        assert_int_equal(rig_stats(d).corrupt, 0);
+        disk_close(d);
+    }
+}
+
 struct work {
     struct disk *d;
     int me;
@@ -190,6 +241,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             processes_that_evict_each_others_records_stay_within_the_limit, rig_setup,
             rig_teardown),
+        cmocka_unit_test_setup_teardown(a_writer_that_is_killed_among_others_harms_none,
+                                        rig_setup_fast, rig_teardown),
         cmocka_unit_test_setup_teardown(threads_share_one_store, rig_setup, rig_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
