@@ -3,6 +3,7 @@
 #include "pipeline/machine.h"
 #include "stages/base/file.h"
 #include "stages/base/log.h"
+#include "stages/kv/trace_read.h"
 #include "stages/task.h"
 
 #include <omp.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RING_EVENTS = 1 << 16 };
+enum { RING_EVENTS = 1 << 16, RING_SHARE = 64 /* of kv.disk_limit, at most */ };
 
 static int open_kernels(struct setup *s, const struct job *job, struct err *e)
 {
@@ -42,6 +43,15 @@ static int open_prompts(struct setup *s, const struct job *job, struct err *e)
     return rc ? rc : prompts_open(&s->prompts, &job->prompt, job->task.kind, s->chat, v, e);
 }
 
+/* Events that the ring holds: a power of two, as kv_ring_open() makes it. */
+static int ring_events(uint64_t limit)
+{
+    int n = RING_EVENTS;
+    while (limit && n > 2 && (uint64_t)n * TRACE_SLOT_BYTES > limit / RING_SHARE)
+        n /= 2;
+    return n;
+}
+
 /* The folder and its ring of events. What is wrong with the ring costs the trace only. */
 static int open_disk(struct setup *s, const struct kv_config *kv, struct err *e)
 {
@@ -51,7 +61,7 @@ static int open_disk(struct setup *s, const struct kv_config *kv, struct err *e)
     if (rc)
         return err_wrap(e, "kv.disk");
     char *path = file_join(kv->disk, KV_RING_FILE);
-    if (kv_ring_open(&s->ring, path, RING_EVENTS, &none) != 0)
+    if (kv_ring_open(&s->ring, path, ring_events(kv->disk_limit), &none) != 0)
         log_warn("kv", "no events are kept: %s", none.msg);
     free(path);
     return 0;
