@@ -36,6 +36,7 @@ struct mover {
     struct move_job *done, **done_last;
     int n_done, pending[MOVE_COUNT];
     bool ending, dropping;
+    bool said_bad; /* the load lane's alone: a record could not be read, and the log has it */
     void (*wake)(void *ctx);
     void *wake_ctx;
 };
@@ -134,6 +135,16 @@ static int unpack(struct lane *l, struct move_job *j, const struct record_info *
     return 1;
 }
 
+/* One line in the log for all of them; the report counts them. */
+static void say_bad(struct mover *m, const struct err *e)
+{
+    if (m->said_bad)
+        log_debug("kv", "%s", e->msg);
+    else
+        log_warn("kv", "%s; more of the kind are counted only", e->msg);
+    m->said_bad = true;
+}
+
 static void load(struct lane *l, struct move_job *j)
 {
     struct record_info got;
@@ -141,6 +152,8 @@ static void load(struct lane *l, struct move_job *j)
     size_t n = 0;
     j->result = disk_read(l->mover->disk, j->info.key, j->info.tokens, j->info.n_tokens, &got,
                           l->body, l->mover->body_cap, &n, &e);
+    if (j->result < 0)
+        say_bad(l->mover, &e);
     if (j->result != 1)
         return;
     j->stored_bytes = (int64_t)n;
@@ -150,7 +163,7 @@ static void load(struct lane *l, struct move_job *j)
     }
     j->result = unpack(l, j, &got, n, &e);
     if (j->result < 0) {
-        log_warn("kv", "%s; it is computed again", e.msg);
+        say_bad(l->mover, &e);
         disk_condemn(l->mover->disk, j->info.key);
     }
 }
