@@ -25,7 +25,8 @@ enum {
     NAME_CHARS = 12,
     NAME_CAP = 16,
     BLOCK = 512,
-    OTHERS_EVERY = 1000000 /* us */
+    OTHERS_EVERY = 1000000, /* us */
+    SPENT_BYTES = 1 << 20   /* of removed records alone: worth another file */
 };
 
 static void name_of(uint32_t number, char out[NAME_CAP])
@@ -524,8 +525,15 @@ static struct seg *create(struct disk *d, uint32_t number)
 struct seg *segs_for_append(struct disk *d, uint64_t n)
 {
     struct seg *newest = segs_newest(d);
+    /* Heads of removed records are left in it and no record: unlinked when it is not the newest any more. */
+    bool spent = newest && newest->live == 0 && newest->end >= SPENT_BYTES;
+    if (spent) {
+        pthread_mutex_lock(&d->table);
+        d->may_drop = true;
+        pthread_mutex_unlock(&d->table);
+    }
     /* A damaged segment gets no more records, so that it is empty one day, and unlinked. */
-    if (newest && !newest->foreign && !newest->damaged &&
+    if (newest && !newest->foreign && !newest->damaged && !spent &&
         (newest->end + n <= d->segment_bytes || newest->end == SEGMENT_HEAD_BYTES))
         return segs_get(d, newest->number);
     return create(d, newest ? newest->number + 1 : 0);
