@@ -1,7 +1,10 @@
 /* Several processes, and several threads, with one folder of KV pages. */
 #include "tests/unit/disk_rig.h"
 
+#include "stages/base/clock.h"
+
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 
 enum { PROCESSES = 4, KEYS = 200 };
@@ -211,6 +214,52 @@ static void *work(void *arg)
     return NULL;
 }
 
+struct race {
+    struct disk *d;
+    atomic_bool stop;
+    int64_t found;
+};
+
+enum { RACE_BODY = 1000000, RACE_KEYS = 4 };
+
+static void *read_on(void *arg)
+{
+    struct race *r = arg;
+    uint8_t *body = malloc(RACE_BODY);
+    for (int i = 0; !atomic_load(&r->stop); i = (i + 1) % RACE_KEYS) {
+        struct record_info info = rig_info(5 * i), got;
+        struct err e = {0};
+        size_t n;
+        r->found += disk_read(r->d, info.key, NULL, 0, &got, body, RACE_BODY, &n, &e) == 1;
+        disk_refresh(r->d);
+    }
+    free(body);
+    return NULL;
+}
+
+static void a_record_removed_while_it_is_read_is_not_called_corrupt(void **state)
+{
+    (void)state;
+    struct race r = {.d = rig_open(NULL)};
+    struct disk *d = rig_open(NULL);
+    pthread_t thread;
+    static uint8_t body[RACE_BODY];
+    rig_body(1, body, sizeof(body));
+    assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
+    for (int64_t end = clock_us() + 500000; clock_us() < end;)
+        for (int i = 0; i < RACE_KEYS; i++) {
+            struct record_info info = rig_info(5 * i);
+            disk_write(d, &info, body, sizeof(body));
+            usleep(100);
+            disk_remove(d, info.key);
+        }
+    atomic_store(&r.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(rig_stats(r.d).corrupt, 0);
+    disk_close(r.d);
+    disk_close(d);
+}
+
 static void threads_share_one_store(void **state)
 {
     (void)state;
@@ -242,6 +291,8 @@ int main(void)
             processes_that_evict_each_others_records_stay_within_the_limit, rig_setup,
             rig_teardown),
         cmocka_unit_test_setup_teardown(a_writer_that_is_killed_among_others_harms_none,
+                                        rig_setup_fast, rig_teardown),
+        cmocka_unit_test_setup_teardown(a_record_removed_while_it_is_read_is_not_called_corrupt,
                                         rig_setup_fast, rig_teardown),
         cmocka_unit_test_setup_teardown(threads_share_one_store, rig_setup, rig_teardown),
     };
