@@ -57,6 +57,7 @@ struct rig {
     struct chat *chat;
     struct prompts *prompts;
     struct page_pool *pages;
+    struct disk *disk; /* where kv.disk says; NULL: none */
     struct store *store;
     struct run_stats stats;
     atomic_bool cancel;
@@ -145,12 +146,19 @@ static inline void rig_open(struct rig *g)
                      0);
     struct page_use use = {.codec = "exact", .attention = "full"};
     assert_int_equal(model_context_digest(g->model, &use, digest, &e), 0);
+    if (g->kv.disk) {
+        struct disk_options d = {.folder = g->kv.disk};
+        if (disk_open(&g->disk, &d, &e) != 0)
+            fail_msg("%s", e.msg);
+    }
     struct store_options so = {.pool = g->pages,
                                .shape = {.n_layer = sizes.n_layer,
                                          .slice_bytes = (sizes.slice_bytes + 63) & ~(size_t)63},
                                .reuse = g->kv.reuse,
                                .codec = CODEC_SPLIT,
+                               .keep = (enum keep)g->kv.keep,
                                .n_vocab = model_hparams(g->model)->n_vocab,
+                               .disk = g->disk,
                                .counters = &g->stats.kv,
                                .stability = &g->stats.stability};
     memcpy(so.context, digest, HASH_BYTES);
@@ -239,16 +247,25 @@ static inline bool rig_turn(struct rig *g)
     return worked;
 }
 
-/* All documents to the end; their final records are in g->in[4]. Takes the documents. */
-static inline void rig_run(struct rig *g, struct doc **docs, int n)
+/* Takes the documents. */
+static inline void rig_give(struct rig *g, struct doc **docs, int n)
 {
     for (int i = 0; i < n; i++) {
         docs[i]->ordinal = i;
         rig_put(&g->in[0], rec_new(REC_DOC, docs[i]));
         doc_unref(docs[i]);
     }
-    while (rig_turn(g))
-        ;
+}
+
+/* All documents to the end; their final records are in g->in[4]. Takes the documents. */
+static inline void rig_run(struct rig *g, struct doc **docs, int n)
+{
+    rig_give(g, docs, n);
+    do {
+        while (rig_turn(g))
+            ;
+        store_settle(g->store, true); /* what waits for loads or spills can go on then */
+    } while (rig_turn(g));
     for (int i = 0; i < 4; i++)
         assert_int_equal(g->in[i].n, 0);
 }
@@ -264,9 +281,11 @@ static inline void rig_close(struct rig *g)
             rec_free(l->at[k]);
         free(l->at);
     }
+    store_settle(g->store, false);
     if (page_pool_audit(g->pages, 0, &e) != 0)
         fail_msg("%s", e.msg);
     store_close(g->store);
+    disk_close(g->disk);
     page_pool_free(g->pages);
     prompts_free(g->prompts);
     chat_free(g->chat);

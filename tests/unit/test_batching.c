@@ -8,7 +8,7 @@
 /* How the work is arranged. */
 struct arrangement {
     int batch, rows, depth, n_pages;
-    bool no_reuse, reference;
+    bool no_reuse, reference, disk;
 };
 
 static const struct arrangement arrangements[] = {
@@ -18,7 +18,25 @@ static const struct arrangement arrangements[] = {
     {.batch = 8, .rows = 64, .depth = 64, .n_pages = 400, .no_reuse = true},
     {.batch = 5, .rows = 4096, .depth = 2, .n_pages = 70, .no_reuse = true},
     {.batch = 8, .rows = 256, .depth = 8, .n_pages = 90, .reference = true},
+    {.batch = 2, .rows = 128, .depth = 2, .n_pages = 70, .disk = true},
 };
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/quire-batching-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    return system(command);
+}
 
 static void arrange(struct rig *g, const struct arrangement *a)
 {
@@ -27,6 +45,8 @@ static void arrange(struct rig *g, const struct arrangement *a)
     g->depth = a->depth;
     g->n_pages = a->n_pages;
     g->kv.reuse = !a->no_reuse;
+    g->kv.disk = a->disk ? folder : NULL;
+    g->kv.keep = KEEP_NONE; /* so that what is spilled was parked */
     if (a->reference)
         g->cpu_flags = 0;
 }
@@ -84,6 +104,7 @@ static void answers_do_not_depend_on_the_arrangement_of_work(void **state)
         make_docs(docs);
         rig_run(&g, docs, N_DOCS);
         assert_int_equal(g.in[4].n, N_DOCS);
+        assert_true(!arrangements[i].disk || g.stats.kv.pages_spilled > 0);
         char *answers = all_answers(&g, N_DOCS, 1);
         if (!first)
             first = answers;
@@ -193,6 +214,62 @@ static void a_failed_chunk_costs_its_own_document_only(void **state)
     rig_close(&g);
 }
 
+/* ---- with a disk ---- */
+
+static void open_with_disk(struct rig *g, int n_pages, enum keep keep)
+{
+    rig_init(g);
+    g->chunk.tokens = 900;
+    g->decode.max_tokens = 150;
+    g->decode.batch = 2;
+    g->n_pages = n_pages;
+    g->kv.disk = folder;
+    g->kv.keep = keep;
+    rig_open(g);
+}
+
+static void a_second_night_computes_no_prompt_and_answers_the_same(void **state)
+{
+    (void)state;
+    char *answers[2];
+    for (int night = 0; night < 2; night++) {
+        struct rig g;
+        struct doc *docs[N_DOCS];
+        open_with_disk(&g, 70, KEEP_ALL);
+        make_docs(docs);
+        rig_run(&g, docs, N_DOCS);
+        answers[night] = all_answers(&g, N_DOCS, 1);
+        if (night) {
+            int failed = 0; /* what failed has no end that could be stored */
+            for (int i = 0; i < N_DOCS; i++)
+                failed += g.in[4].at[i]->fail.code != 0;
+            print_message("DBG %lld failed %d rows %d of %lld\n",
+                          (long long)atomic_load(&g.stats.prefill_tokens), failed,
+                          g.prefill.batch, (long long)atomic_load(&g.stats.prompt_tokens));
+            assert_true(g.stats.kv.pages_loaded > 0);
+        }
+        rig_close(&g);
+    }
+    assert_string_equal(answers[0], answers[1]);
+    free(answers[0]);
+    free(answers[1]);
+}
+
+static void a_run_that_is_given_up_at_any_time_leaves_no_page_behind(void **state)
+{
+    (void)state;
+    for (int turns = 1; turns < 4000; turns += 1 + turns / 2) {
+        struct rig g;
+        struct doc *docs[N_DOCS];
+        open_with_disk(&g, 66, turns % 2 ? KEEP_ALL : KEEP_NONE);
+        make_docs(docs);
+        rig_give(&g, docs, N_DOCS);
+        for (int i = 0; i < turns && rig_turn(&g); i++)
+            ;
+        rig_close(&g); /* audits the pool */
+    }
+}
+
 /* ---- models with weights ---- */
 
 static char *tiny_answers(const char *file, const struct arrangement *a, double temperature)
@@ -215,6 +292,8 @@ static char *tiny_answers(const char *file, const struct arrangement *a, double 
                              "All: {{text}}", ".", &e),
                      0);
     arrange(&g, a);
+    if (a->disk)
+        g.n_pages = 12; /* of 8 that a prompt can have */
     rig_open(&g);
     struct doc *docs[5];
     for (int i = 0; i < 5; i++) {
@@ -226,6 +305,7 @@ static char *tiny_answers(const char *file, const struct arrangement *a, double 
     }
     rig_run(&g, docs, 5);
     assert_int_equal(g.in[4].n, 5);
+    assert_true(!a->disk || g.stats.kv.pages_spilled > 0);
     char *answers = all_answers(&g, 5, 1);
     rig_close(&g);
     return answers;
@@ -249,14 +329,18 @@ static void a_model_with_weights_answers_the_same_in_every_arrangement(void **st
         }
 }
 
+#define ON_DISK(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_do_not_depend_on_the_arrangement_of_work),
+        ON_DISK(answers_do_not_depend_on_the_arrangement_of_work),
         cmocka_unit_test(a_shared_beginning_is_computed_once),
         cmocka_unit_test(a_request_waits_for_pages_and_one_that_never_fits_fails_by_name),
         cmocka_unit_test(a_failed_chunk_costs_its_own_document_only),
-        cmocka_unit_test(a_model_with_weights_answers_the_same_in_every_arrangement),
+        ON_DISK(a_second_night_computes_no_prompt_and_answers_the_same),
+        ON_DISK(a_run_that_is_given_up_at_any_time_leaves_no_page_behind),
+        ON_DISK(a_model_with_weights_answers_the_same_in_every_arrangement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
