@@ -27,7 +27,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLOT_WORDS = TRACE_SLOT_BYTES / 8, HEADER_WORDS = TRACE_HEADER_BYTES / 8, NEXT = 3 };
+enum {
+    SLOT_WORDS = TRACE_SLOT_BYTES / 8,
+    HEADER_WORDS = TRACE_HEADER_BYTES / 8,
+    NEXT = 3,
+    CREATE_TRIES = 100,
+};
 
 struct kv_ring {
     _Atomic uint64_t *words; /* the map: header, then slots */
@@ -70,7 +75,8 @@ static void *map_file(const char *path, size_t bytes, struct err *e)
     void *map = MAP_FAILED;
     const char *what = "create";
     int fd = -1, failed = 0;
-    if (unlink(path) == 0 || errno == ENOENT)
+    /* Two runs that begin at once unlink each other's: the later one is found there from then on. */
+    for (int i = 0; fd < 0 && i < CREATE_TRIES && (unlink(path) == 0 || errno == ENOENT); i++)
         fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {
         what = "allocate";
