@@ -10,19 +10,13 @@
 #include "stages/kv/disk_inner.h"
 
 #include "stages/base/clock.h"
-#include "stages/base/file.h"
-#include "stages/base/log.h"
 #include "stages/base/mem.h"
 #include "stages/base/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -30,184 +24,8 @@ enum {
     SEGMENTS_AT_LEAST =
         16, /* in a folder at its limit, so that an emptied one is a small part of it */
     MOST_USES = 4 << 20,
-    USES_FILE_CAP = 128 << 20,
     SAVE_USES_EVERY = 60, /* s */
 };
-
-uint32_t disk_now(void)
-{
-    return (uint32_t)time(NULL);
-}
-
-void disk_fail(struct disk *d, const char *what)
-{
-    int why = errno;
-    pthread_mutex_lock(&d->table);
-    bool was = d->st.writing;
-    d->st.writing = false;
-    pthread_mutex_unlock(&d->table);
-    if (was)
-        log_warn("kv", "%s: %s: %s; from now on pages are read, not kept folder=%s", "disk",
-                 what, strerror(why), d->folder);
-}
-
-bool disk_is_writing(struct disk *d)
-{
-    pthread_mutex_lock(&d->table);
-    bool writing = d->st.writing;
-    pthread_mutex_unlock(&d->table);
-    return writing;
-}
-
-/* ---- folder and lock ---- */
-
-static int open_lock(int dir)
-{
-    return openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-}
-
-/* Open or make the folder. -1 with errno. */
-static int open_folder(const struct disk_options *o)
-{
-    struct err ignored = {0};
-    if (!o->read_only && mkdir(o->folder, 0700) != 0 && errno == ENOENT) {
-        char *parent = file_parent(o->folder);
-        if (file_make_dirs(parent, &ignored) == 0 && mkdir(o->folder, 0700) != 0)
-            ignored.code = ERR_IO; /* said by the open below */
-        free(parent);
-    }
-    return open(o->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-/* Are the folder and the lock that we hold those that others find? */
-static bool lock_is_current(struct disk *d)
-{
-    struct stat path, held, dir;
-    return stat(d->folder, &path) == 0 && fstat(d->dir, &dir) == 0 &&
-           path.st_ino == dir.st_ino && path.st_dev == dir.st_dev &&
-           fstatat(d->dir, "lock", &path, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstat(d->lock, &held) == 0 && path.st_ino == held.st_ino &&
-           path.st_dev == held.st_dev;
-}
-
-/* The folder, or its lock, was deleted while we had it open: begin anew. */
-static bool reopen(struct disk *d)
-{
-    int dir = open_folder(&d->o), lock = dir < 0 ? -1 : open_lock(dir);
-    if (lock < 0) {
-        if (dir >= 0)
-            close(dir);
-        return false;
-    }
-    segs_release(d);
-    run_end(d);
-    pthread_mutex_lock(&d->table);
-    close(d->dir);
-    close(d->lock);
-    d->dir = dir;
-    d->lock = lock;
-    pthread_mutex_unlock(&d->table);
-    segs_load(d);
-    return true;
-}
-
-static int flock_wait(int fd)
-{
-    int rc;
-    do
-        rc = flock(fd, LOCK_EX);
-    while (rc != 0 && errno == EINTR);
-    return rc;
-}
-
-bool disk_lock(struct disk *d)
-{
-    if (!disk_is_writing(d))
-        return false;
-    for (int tries = 0;; tries++) {
-        if (flock_wait(d->lock) != 0) {
-            disk_fail(d, "cannot take the lock");
-            return false;
-        }
-        if (lock_is_current(d))
-            break;
-        if (tries == 3 || !reopen(d)) {
-            disk_fail(d, "it was deleted, and cannot be made again");
-            return false;
-        }
-    }
-    segs_refresh(d, true);
-    if (disk_is_writing(d))
-        return true;
-    flock(d->lock, LOCK_UN);
-    return false;
-}
-
-void disk_unlock(struct disk *d)
-{
-    if (disk_is_writing(d))
-        evict_tell(d);
-    d->n_notices = 0;
-    segs_drop_dead(d);
-    flock(d->lock, LOCK_UN);
-}
-
-/* ---- the history ---- */
-
-static void read_uses(struct disk *d, bool earlier)
-{
-    struct buf b;
-    struct err e = {0};
-    struct stat st;
-    buf_init(&b, USES_FILE_CAP);
-    int fd = openat(d->dir, "uses", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    char *room = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
-                         st.st_size < USES_FILE_CAP
-                     ? buf_room(&b, (size_t)st.st_size, &e)
-                     : NULL;
-    if (room) {
-        struct iovec iov = {room, (size_t)st.st_size};
-        long n = sys_read_at(fd, &iov, 1, 0);
-        pthread_mutex_lock(&d->table);
-        if (n > 0)
-            uses_merge(&d->uses, (const uint8_t *)room, (size_t)n, earlier);
-        pthread_mutex_unlock(&d->table);
-    }
-    if (fd >= 0)
-        close(fd);
-    buf_release(&b);
-}
-
-/* Add ours to what others have saved meanwhile. The caller holds writer. */
-static void save_uses(struct disk *d)
-{
-    struct buf b;
-    struct err e = {0};
-    pthread_mutex_lock(&d->table);
-    bool changed = d->uses.changed;
-    pthread_mutex_unlock(&d->table);
-    if (!changed || !disk_lock(d))
-        return;
-    read_uses(d, false);
-    buf_init(&b, USES_FILE_CAP);
-    pthread_mutex_lock(&d->table);
-    int rc = uses_print(&d->uses, &b, &e);
-    d->uses_saved = disk_now();
-    pthread_mutex_unlock(&d->table);
-    int fd =
-        rc ? -1
-           : openat(d->dir, "uses.new",
-                    O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (fd >= 0) {
-        struct iovec iov = {b.data, b.len};
-        bool ok = sys_write_at(fd, &iov, 1, 0) == 0 && sys_fdatasync(fd) == 0;
-        close(fd);
-        if (!ok || renameat(d->dir, "uses.new", d->dir, "uses") != 0)
-            unlinkat(d->dir, "uses.new", 0); /* its loss is harmless */
-    }
-    buf_release(&b);
-    disk_unlock(d);
-}
 
 /* ---- open and close ---- */
 
@@ -240,7 +58,7 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
     d->folder = mem_strdup(o->folder);
     d->o.folder = d->folder;
     d->lock = NO_FD;
-    d->dir = open_folder(&d->o);
+    d->dir = folder_open(&d->o);
     if (d->dir < 0) {
         int rc = err_set(e, REACH_JOB, ERR_IO, "cannot open the folder of KV pages \"%s\": %s",
                          o->folder, strerror(errno));
@@ -259,10 +77,10 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
     pthread_mutex_init(&d->writer, NULL);
     pthread_mutex_init(&d->table, NULL);
     d->st.writing = !o->read_only;
-    if (!o->read_only && (d->lock = open_lock(d->dir)) < 0)
+    if (!o->read_only && (d->lock = folder_open_lock(d->dir)) < 0)
         disk_fail(d, "cannot open the lock");
     pthread_mutex_lock(&d->writer);
-    read_uses(d, true);
+    folder_read_uses(d, true);
     d->uses_saved = disk_now();
     segs_load(d);
     if (disk_lock(d)) {
@@ -285,7 +103,7 @@ void disk_close(struct disk *d)
         return;
     disk_sync(d);
     pthread_mutex_lock(&d->writer);
-    save_uses(d);
+    folder_save_uses(d);
     pthread_mutex_unlock(&d->writer);
     run_end(d);
     segs_release(d);
@@ -496,7 +314,7 @@ void disk_sync(struct disk *d)
     pthread_mutex_unlock(&d->syncing);
     if (save) {
         pthread_mutex_lock(&d->writer);
-        save_uses(d);
+        folder_save_uses(d);
         pthread_mutex_unlock(&d->writer);
     }
 }

@@ -2,7 +2,9 @@
  *
  *     disk.c          open, close, look-ups, write, sync
  *     disk_read.c     reading a record
- *     disk_segs.c     the segment files: listed, opened, walked, measured
+ *     disk_folder.c   the folder, its lock, the file of uses
+ *     disk_refresh.c  what is in the folder, and what others did
+ *     disk_segs.c     the segment files: made, opened, measured, unlinked
  *     disk_evict.c    removing records, and making room
  *     disk_run.c      which runs are alive
  *     disk_look.c     what is there, for people (disk_look.h)
@@ -25,6 +27,8 @@
 enum {
     OPEN_SEGMENTS = 64,
     NO_FD = -1,
+    SEGMENT_LAST = 99999999, /* the highest number */
+    SEGMENT_NAME_CAP = 16,
     HISTORY_SHARE = 64, /* of the limit, at most, is the file of uses */
 };
 
@@ -88,7 +92,15 @@ struct disk {
     struct disk_stats st;
 };
 
-/* ---- disk.c ---- */
+/* ---- disk_folder.c ---- */
+
+/* Open or make the folder; open or make the lock in it. -1 with errno. */
+int folder_open(const struct disk_options *o);
+int folder_open_lock(int dir);
+/* Read the file of uses; `earlier`: its keys are those of earlier processes. */
+void folder_read_uses(struct disk *d, bool earlier);
+/* Add ours to what others have saved meanwhile. The caller holds writer. */
+void folder_save_uses(struct disk *d);
 
 /* Stop writing for good, and say so once. */
 void disk_fail(struct disk *d, const char *what);
@@ -104,30 +116,41 @@ uint32_t disk_now(void);
 enum read_verdict disk_read_at(const struct seg *s, const struct disk_entry *at,
                                struct record_info *info, uint8_t *body);
 
-/* ---- disk_segs.c: the caller holds writer ---- */
+/* ---- disk_refresh.c: the caller holds writer ---- */
 
 /* Forget everything and read the folder. */
 void segs_load(struct disk *d);
 /* Take in what others have done. locked: nobody is writing, so a torn tail is cut off. */
 void segs_refresh(struct disk *d, bool locked);
-void segs_release(struct disk *d);
+void segs_measure_others(struct disk *d); /* once a second at most */
+/* Tell others that a segment was made or unlinked. The caller holds the folder's lock. */
+void segs_count_change(struct disk *d);
+
+/* ---- disk_segs.c: the caller holds writer ---- */
+
 /* The segment to append n bytes to, its descriptor open and referenced; a new one when the newest is full.
  * NULL with errno. */
 struct seg *segs_for_append(struct disk *d, uint64_t n);
 /* Unlink segments without a record, but for the newest. */
 void segs_drop_dead(struct disk *d);
+void segs_release(struct disk *d);
 struct seg *segs_newest(const struct disk *d);
-void segs_measure(struct disk *d, struct seg *s);
-void segs_measure_others(struct disk *d); /* once a second at most */
+struct seg *segs_find(const struct disk *d, uint32_t number);
+void segs_name(uint32_t number, char out[SEGMENT_NAME_CAP]);
+long segs_number(const char *name); /* -1: it is not a segment's */
 
 /* These take `table` themselves. Get: NULL when the file is gone; errno says why. */
 struct seg *segs_get(struct disk *d, uint32_t number);
 void segs_put(struct disk *d, struct seg *s);
 
-struct seg *segs_find(const struct disk *d, uint32_t number);
-/* The entry leaves the index. The caller holds writer and table. */
-void segs_forget(struct disk *d, struct disk_entry *entry);
+/* For these the caller holds `table`, too. */
+struct seg *segs_list(struct disk *d, uint32_t number,
+                      uint64_t inode); /* at the end of the list */
+void segs_unlist(struct disk *d, size_t i);
+struct seg *segs_open(struct disk *d, struct seg *s); /* as segs_get() */
+void segs_measure(struct disk *d, struct seg *s);
 void segs_insert(struct disk *d, const struct record_head *h, struct seg *s, uint64_t offset);
+void segs_forget(struct disk *d, struct disk_entry *entry); /* it leaves the index */
 
 /* ---- disk_evict.c: the caller holds writer and the folder's lock ---- */
 
