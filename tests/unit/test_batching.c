@@ -243,9 +243,8 @@ static void a_second_night_computes_no_prompt_and_answers_the_same(void **state)
             int failed = 0; /* what failed has no end that could be stored */
             for (int i = 0; i < N_DOCS; i++)
                 failed += g.in[4].at[i]->fail.code != 0;
-            print_message("DBG %lld failed %d rows %d of %lld\n",
-                          (long long)atomic_load(&g.stats.prefill_tokens), failed,
-                          g.prefill.batch, (long long)atomic_load(&g.stats.prompt_tokens));
+            /* Its last pass is tried again. */
+            assert_true(atomic_load(&g.stats.prefill_tokens) <= g.prefill.batch * failed);
             assert_true(g.stats.kv.pages_loaded > 0);
         }
         rig_close(&g);

@@ -181,6 +181,47 @@ static void a_large_pool_costs_nothing_until_it_is_used(void **state)
     page_pool_free(p);
 }
 
+/* Bytes of memory that this process holds; 0 where nobody says. */
+static size_t resident(void)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    unsigned long all, there = 0;
+    if (f && fscanf(f, "%lu %lu", &all, &there) != 2)
+        there = 0;
+    if (f)
+        fclose(f);
+    return there * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void memory_of_free_pages_goes_back_to_the_kernel(void **state)
+{
+    (void)state;
+    enum { N = 100, SLICE = 1 << 20 }; /* 200 MB */
+    struct err e = {0};
+    struct page_pool *p;
+#if !defined(NDEBUG) || defined(SANITIZED)
+    print_message("debug builds fill free pages, and sanitizers keep memory of their own\n");
+    skip();
+#endif
+    if (resident() == 0) {
+        print_message("no /proc/self/statm\n");
+        skip();
+    }
+    assert_int_equal(page_pool_new(&p, N, 2, SLICE, &e), 0);
+    size_t before = resident();
+    page_id id[N];
+    for (int i = 0; i < N; i++) {
+        id[i] = page_alloc(p);
+        memset(page_data(p, id[i]), 1, page_pool_page_bytes(p));
+    }
+    size_t full = resident();
+    assert_true(full - before > (size_t)N * SLICE * 19 / 10);
+    for (int i = 0; i < N; i++)
+        page_unref(p, id[i]);
+    assert_true(resident() < before + (size_t)N * SLICE / 10);
+    page_pool_free(p);
+}
+
 static void a_pool_past_the_address_space_is_refused(void **state)
 {
     (void)state;
@@ -270,6 +311,7 @@ int main(void)
         cmocka_unit_test(the_oldest_idle_page_is_evicted_first_and_forgotten),
         cmocka_unit_test(slices_are_apart_and_aligned),
         cmocka_unit_test(a_large_pool_costs_nothing_until_it_is_used),
+        cmocka_unit_test(memory_of_free_pages_goes_back_to_the_kernel),
         cmocka_unit_test(a_pool_past_the_address_space_is_refused),
         cmocka_unit_test(an_underflow_is_detected),
         cmocka_unit_test(the_audit_finds_a_reference_too_many),

@@ -253,8 +253,15 @@ static void queue_batch_threads_and_reuse_never_change_a_byte(void **state)
     };
     char *first = NULL;
     put_job("b.yaml", "docs", "out/b", "");
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
-        run_with("b.yaml", settings[i], ARRAY_LEN(settings[i]));
+    char disk[100];
+    snprintf(disk, sizeof(disk), "kv.disk=%s/kv", root);
+    const char *const nights[] = {disk, "kv.keep=all", "decode.batch=2",
+                                  "kv.memory=4608"}; /* 18 pages, and a context has 16 */
+    for (size_t i = 0; i < ARRAY_LEN(settings) + 2; i++) {
+        if (i < ARRAY_LEN(settings))
+            run_with("b.yaml", settings[i], ARRAY_LEN(settings[i]));
+        else
+            run_with("b.yaml", nights, ARRAY_LEN(nights));
         char *text = without_timings(get("out/b/results.jsonl"));
         if (first)
             assert_same_lines(text, first);
@@ -387,10 +394,9 @@ static void wait_for_records(const char *partial)
     fail_msg("no record within 30 s");
 }
 
-static void a_signal_leaves_valid_results_that_say_so(void **state)
+static void stop_a_run(const char *more)
 {
-    (void)state;
-    put_job("h.yaml", "many", "out/h", "");
+    put_job("h.yaml", "many", "out/h", more);
     pid_t pid = start("h.yaml");
     wait_for_records("out/h/results.jsonl.partial");
     kill(pid, SIGTERM);
@@ -415,6 +421,22 @@ static void a_signal_leaves_valid_results_that_say_so(void **state)
     json_decref(o);
     free(text);
     free(report);
+}
+
+static void a_signal_leaves_valid_results_that_say_so(void **state)
+{
+    (void)state;
+    stop_a_run("");
+}
+
+static void a_signal_ends_a_run_whose_prompts_are_parked(void **state)
+{
+    (void)state;
+    char more[200];
+    snprintf(more, sizeof(more),
+             "kv:\n  memory: 4608\n  disk: %s/kv-signal\n  keep: none\ndecode:\n  batch: 2\n",
+             root);
+    stop_a_run(more);
 }
 
 /* A run in a process of its own that gives up early. */
@@ -512,6 +534,7 @@ int main(void)
         cmocka_unit_test(no_document_is_a_finished_run),
         cmocka_unit_test(a_source_that_is_not_there_is_refused_and_nothing_is_left),
         cmocka_unit_test(a_signal_leaves_valid_results_that_say_so),
+        cmocka_unit_test(a_signal_ends_a_run_whose_prompts_are_parked),
         cmocka_unit_test(a_stage_that_does_not_stop_costs_no_finished_record),
         cmocka_unit_test(a_second_run_at_the_same_time_exits_with_75),
         cmocka_unit_test(a_full_disk_stops_the_run_and_keeps_the_old_results),
