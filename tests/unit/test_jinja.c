@@ -261,6 +261,43 @@ static void names_what_it_does_not_know(void **state)
     expect("{% if false %}{{ 'x' | wordwrap }}{% endif %}ok", "ok");
 }
 
+static void filters_check_their_arguments(void **state)
+{
+    (void)state;
+    static const char *const two[] = {"'ab'|replace", "'ab'|replace('a')",
+                                      "'ab'|replace(1, 'b')", "'ab'|replace('a', none)",
+                                      "'ab'|replace(new='b')"};
+    static const char *const attributes[] = {"messages|selectattr", "messages|selectattr(1)",
+                                             "messages|rejectattr(none, 'none')"};
+    static const char *const names[] = {"messages|select(1)", "messages|reject(none)",
+                                        "messages|selectattr('role', 2)"};
+    static const char *const maps[] = {"messages|map", "messages|map(1)",
+                                       "messages|map(attribute=1)"};
+    static const char *const absolutes[] = {"'-1'|abs", "none|abs", "messages|abs"};
+    const struct {
+        const char *const *filters;
+        size_t n;
+        const char *why;
+    } kinds[] = {
+        {two, ARRAY_LEN(two), "replace wants two strings"},
+        {attributes, ARRAY_LEN(attributes), "selectattr wants the name of an attribute"},
+        {names, ARRAY_LEN(names), "as the name of a test"},
+        {maps, ARRAY_LEN(maps), "map wants a filter or an attribute"},
+        {absolutes, ARRAY_LEN(absolutes), "abs of"}};
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
+        for (size_t i = 0; i < kinds[k].n; i++) {
+            char text[80];
+            snprintf(text, sizeof(text), "{{ (%s)|list }}", kinds[k].filters[i]);
+            refuse_text(text, ERR_FORMAT, kinds[k].why);
+        }
+    /* What they can do without: an argument of another type is as if it were not there. */
+    expect("{{ 'aaa'|replace('a', 'b', 'x') }}", "bbb");
+    expect("{{ 'aaa'|replace('a', 'b', 2) }}", "bba");
+    expect("{{ ' a '|trim(1) }}", "a");
+    expect("{{ 'x'|int(7) }}{{ 'x'|int }}{{ '1e400'|int(3) }}{{ ' 12 '|int }}", "70312");
+    expect("{{ 'x'|float(2) }}", "2");
+}
+
 static void says_what_is_wrong_and_where(void **state)
 {
     (void)state;
@@ -397,6 +434,7 @@ int main(void)
         cmocka_unit_test(user_text_keeps_its_marks),
         cmocka_unit_test(a_template_text_that_equals_user_text_has_no_mark),
         cmocka_unit_test(names_what_it_does_not_know),
+        cmocka_unit_test(filters_check_their_arguments),
         cmocka_unit_test(says_what_is_wrong_and_where),
         cmocka_unit_test(a_date_must_be_fixed),
         cmocka_unit_test(hostile_templates_end_in_an_error),
