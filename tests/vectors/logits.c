@@ -1,8 +1,10 @@
 /* Compares the model's logits with those of an independent implementation (make_logits.py), in two ways:
  *
- *   float inputs   products take their inputs as floats, so that all that is left is order of summation and
- *                  KV in half precision: this shows that the forward pass is right
- *   as shipped     inputs of products in 8 bits, or 16 near the end: this shows what that costs
+ *   in floats      products take their inputs as floats, KV pages are in single precision, and GELU is rounded as
+ *                  there (exact_kernels.h): all that is left is the order of sums. This shows that the forward
+ *                  pass is right: the same most likely token at every position
+ *   as shipped     inputs of products in 8 bits, or 16 near the end, and KV in half precision: this shows what
+ *                  that costs
  *
  *     logits [--quick] [--only NAME]
  *
@@ -11,62 +13,69 @@
  * --quick takes one short prompt of each large model, as shipped.
  */
 #include "stages/model/model.h"
+#include "tests/vectors/exact_kernels.h"
 #include "tests/vectors/vector_file.h"
 
 #include <math.h>
 #include <unistd.h>
 
-#define ALL_CLEAR 0
 struct bounds {
-    double kl; /* mean, at most */
-    double
-        greedy; /* share, at least; ALL_CLEAR: all positions where the exact lead is no tie */
+    double kl;     /* mean, at most */
+    double greedy; /* share, at least */
+    double lead;   /* of the exact most likely token where ours is another, in nats, at most */
 };
 
-/* The tiny models have random weights, near ties, and more to lose by KV in half precision than real ones: their
- * bound with float inputs is what the exact implementation itself loses when its KV is in F16. */
-#define TINY(arch, kl_float, kl_shipped)                                                       \
+/* A hundred times what is measured: 4e-9 at most, which is what the rounding of the file's numbers leaves. */
+#define IN_FLOATS                                                                              \
     {                                                                                          \
-        "tiny " arch, "tests/vectors/tiny/" arch ".gguf", "tests/vectors/tiny/" arch ".vec",   \
-            {kl_float, ALL_CLEAR}, {kl_shipped, 0.94}, NULL                                    \
+        4e-7, 1, 0                                                                             \
     }
 
-/* Where the exact lead of the most likely token over the second is smaller than this, in nats, KV in half precision
- * may swap the two: such positions count as the same with float inputs. (The exact implementation with its KV in F16
- * swaps 6 of the 7,760 of SmolLM2, with leads up to 0.008; here 5, up to 0.012.) */
-static const double tie = 0.02;
+/* Rounding the argument of GELU to a half makes a large difference of the smallest one: sums whose order differs land on
+ * either side, in the exact implementation as well as here. Near ties may then fall either way. */
+#define GEMMA_IN_FLOATS                                                                        \
+    {                                                                                          \
+        4e-7, 0.999, 0.001                                                                     \
+    }
+
+#define TINY(arch, kl_shipped)                                                                 \
+    {                                                                                          \
+        "tiny " arch, "tests/vectors/tiny/" arch ".gguf", "tests/vectors/tiny/" arch ".vec",   \
+            IN_FLOATS, {kl_shipped, 0.94, INFINITY}, NULL                                      \
+    }
 
 static const struct test {
     const char *name, *model, *vectors;
-    struct bounds float_inputs, shipped;
+    struct bounds in_floats, shipped;
     const char *quick; /* prompt for --quick; NULL: all of them */
 } tests[] = {
-    TINY("llama", 2.5e-6, 1e-3),
-    TINY("qwen2", 4.5e-6, 4e-3),
-    TINY("qwen3", 5.3e-6, 4e-3),
-    TINY("gemma3", 5.0e-7, 4e-4),
+    TINY("llama", 1e-3),
+    TINY("qwen2", 4e-3),
+    TINY("qwen3", 4e-3),
+    TINY("gemma3", 4e-4),
     {"smollm2",
      "samples/models/smollm2-135m-instruct-q4_1.gguf",
      "tests/vectors/smollm2.vec",
-     {2e-6, ALL_CLEAR},
-     {0.0033, 0.96},
+     IN_FLOATS,
+     {0.0033, 0.96, INFINITY},
      "code"},
     {"gemma3-270m",
      "samples/models/gemma-3-270m-q4_k_m.gguf",
      "tests/vectors/gemma3.vec",
-     {2e-6, ALL_CLEAR},
-     {0.0030, 0.96},
+     GEMMA_IN_FLOATS,
+     {0.0030, 0.96, INFINITY},
      "code"},
 };
 #undef TINY
+#undef IN_FLOATS
+#undef GEMMA_IN_FLOATS
 
 enum { ROWS = 64 };
 
 struct tally {
     double kl, worst;
     int kl_positions, same, positions;
-    int clear_misses; /* another token although the exact lead is clear */
-    double lead;      /* the greatest exact lead where the token differs */
+    double lead; /* the greatest exact lead where the token differs */
 };
 
 static void die(const struct err *e)
@@ -108,12 +117,10 @@ static void count(struct tally *t, const struct vector_file *v, const struct vec
     int best = k->argmax(logits, v->n_vocab);
     t->positions++;
     double lead = f32_at(p->lead + 4 * (size_t)pos);
-    if (best == p->greedy[pos]) {
+    if (best == p->greedy[pos])
         t->same++;
-    } else {
-        t->clear_misses += lead >= tie;
+    else
         t->lead = lead > t->lead ? lead : t->lead;
-    }
     if (pos % v->step != v->step - 1)
         return;
     double kl =
@@ -175,7 +182,8 @@ static int run_table(const struct test *test, const struct vector_file *v,
         die(&e);
     model_plan(m, ROWS, ROWS, &sizes);
     if (model_load(m, k, ROWS, ROWS, &e) ||
-        page_pool_new(&pool, 64, sizes.n_layer, sizes.slice_bytes, &e))
+        page_pool_new(&pool, 64, sizes.n_layer,
+                      sizes.slice_bytes * (k->attn == attn_floats ? 2 : 1), &e))
         die(&e);
     char expected[HASH_HEX], digest[HASH_HEX];
     hash_hex(v->digest, expected);
@@ -197,12 +205,10 @@ static int run_table(const struct test *test, const struct vector_file *v,
         all.same += t.same;
         all.positions += t.positions;
         all.worst = t.worst > all.worst ? t.worst : all.worst;
-        all.clear_misses += t.clear_misses;
         all.lead = t.lead > all.lead ? t.lead : all.lead;
     }
     double kl = all.kl / all.kl_positions, greedy = (double)all.same / all.positions;
-    bool same = bounds.greedy == ALL_CLEAR ? all.clear_misses == 0 : greedy >= bounds.greedy;
-    int ok = kl <= bounds.kl && same;
+    int ok = kl <= bounds.kl && greedy >= bounds.greedy && all.lead <= bounds.lead;
     printf("%s %s (%s): mean KL %.3g (bound %.3g), worst %.3g, greedy %.3f %% (%d of %d "
            "differ, widest exact lead %.3g)"
            ": %s\n",
@@ -227,6 +233,9 @@ int main(int argc, char **argv)
     }
     struct kernels exact, shipped;
     kernels_init_float_inputs(&exact, kern_cpu_flags());
+    exact.kv_store = kv_store_floats;
+    exact.attn = attn_floats;
+    exact.gelu_mul = gelu_mul_halves;
     kernels_init(&shipped, kern_cpu_flags());
     int passed = 0, failed = 0, skipped = 0;
     for (size_t i = 0; i < ARRAY_LEN(tests); i++) {
@@ -243,7 +252,7 @@ int main(int argc, char **argv)
         vector_file_open(&v, t->vectors);
         int ok = run_table(t, &v, &shipped, "as shipped", t->shipped, quick ? t->quick : NULL);
         if (runs == 2)
-            ok += run_table(t, &v, &exact, "float inputs", t->float_inputs, NULL);
+            ok += run_table(t, &v, &exact, "in floats", t->in_floats, NULL);
         passed += ok;
         failed += runs - ok;
         vector_file_close(&v);
