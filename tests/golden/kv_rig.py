@@ -20,7 +20,8 @@ WORDS = ('the bridge over a river was built of stone and stands since many years
          'carrying salt, wine or timber to towns whose people wait at the quay').split()
 NULL = ('model.kind=null', 'model.context=4096')
 TINY_MODEL = ('model.kind=gguf', f'model.file={TINY}', 'prompt.template=chatml', 'decode.max_tokens=8')
-SMOLLM_MODEL = ('model.kind=gguf', f'model.file={SMOLLM}', 'model.context=2560', 'decode.max_tokens=12')
+SMOLLM_MODEL = ('model.kind=gguf', f'model.file={SMOLLM}', 'model.context=2560', 'decode.max_tokens=12',
+                'limits.threads=0')
 JOB = '''model: {kind: null}
 task: {kind: ask, questions: ["What is it?", "Who is named?"]}
 chunk: {tokens: 4000}

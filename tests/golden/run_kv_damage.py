@@ -60,13 +60,13 @@ def after(c, what, rig, want, settings=(KEEP,), again=True):
 
 def head_fields(c, quire, quick):
     """One flip in each field of a head, in every bit class of the state, and in the head of the segment."""
-    rig, want = full_rig(c, quire)
+    rig, want = full_rig(c, quire, 8 if quick else 20)
     with rig:
         records = records_of(rig.segments()[0])
         at = records[len(records) // 3][0]
         places = [(at + off, i % 8, name) for i, (off, name) in enumerate(HEAD)] + [(at + 5, bit, 'state') for bit in range(8)]
         places += [(off, off % 8, 'segment head') for off in (0, 7, 8, 11, 12, 63)]
-        for place, bit, name in places[::6] if quick else places:
+        for place, bit, name in places[::9] if quick else places:
             rig.restore()
             flip(rig.segments()[0], place, bit)
             run = after(c, f'flip in {name} at {place}, bit {bit}', rig, want, again=name != 'segment head')
@@ -87,7 +87,7 @@ def whole_file(c, quire, quick):
             corrupt += run.kv['pages_corrupt']
             said = [w for w in run.warnings() if any(s in w for s in SAID)]
             c.that(f'25 flips, group {group}: said, and counted', run.kv['pages_corrupt'] > 0 and said, (run.kv, run.warnings()))
-        c.that('flips: most were met', corrupt > 20, corrupt)
+        c.that('flips: most were met', corrupt > 10, corrupt)
 
 
 def truncated(c, quire, quick):
@@ -98,7 +98,7 @@ def truncated(c, quire, quick):
         places = [0, 1, 63, 64, 65, 128]
         for at, size, _, _, head in (records[1], records[len(records) // 2], records[-1]):
             places += [at - 1, at, at + 1, at + 64, at + head - 1, at + head, at + head + 1, at + size - 64, at + size - 1]
-        for place in places[::5] if quick else places:
+        for place in places[::8] if quick else places:
             rig.restore()
             os.truncate(rig.segments()[0], place)
             after(c, f'cut at {place}', rig, want)
@@ -116,7 +116,7 @@ def truncated(c, quire, quick):
 
 def deleted(c, quire, quick):
     """Segments and the whole folder go, between runs and at random moments of one."""
-    rig, want = full_rig(c, quire, 60)
+    rig, want = full_rig(c, quire, 12 if quick else 60)
     with rig:
         shutil.rmtree(rig.kv)
         after(c, 'folder deleted between runs', rig, want)
@@ -159,12 +159,12 @@ def deleted(c, quire, quick):
                 run = rig.end(*process)
                 c.same(f'{what.__name__} during a run, {i}', run, want)
                 c.that(f'{what.__name__} during a run: warnings', len(run.warnings()) <= 3, run.warnings())
-            after(c, f'after {what.__name__} during a run', rig, want)
+            after(c, f'after {what.__name__} during a run', rig, want, again=not quick)
 
 
 def strangers(c, quire, quick):
     """Files that are not ours, with our names and others, and of other kinds."""
-    rig, want = full_rig(c, quire)
+    rig, want = full_rig(c, quire, 4 if quick else 20)
     with rig:
         def fill(name, data=b'garbage\n' * 1000):
             (rig.kv / name).write_bytes(data)
@@ -181,7 +181,7 @@ def strangers(c, quire, quick):
                 make(rig.kv / name)
             return f
 
-        for what, do in (
+        for i, (what, do) in enumerate((
                 ('a segment of garbage', lambda: fill('00000001.seg')),
                 ('an empty segment', lambda: fill('00000001.seg', b'')),
                 ('a segment of garbage with the last number', lambda: fill('99999999.seg')),
@@ -198,7 +198,9 @@ def strangers(c, quire, quick):
                 ('a folder for the uses', put('uses', os.mkdir)),
                 ('a link for the uses', put('uses', lambda p: os.symlink('/dev/zero', p))),
                 ('a fifo for the ring', put('events.ring', os.mkfifo)),
-                ('a link for the ring', put('events.ring', lambda p: os.symlink('/etc/passwd', p)))):
+                ('a link for the ring', put('events.ring', lambda p: os.symlink('/etc/passwd', p))))):
+            if quick and i % 3:
+                continue
             rig.restore()
             do()
             before = {p.name: p.read_bytes() for p in rig.kv.iterdir()
@@ -261,7 +263,7 @@ def refused(c, quire, quick):
 
 def killed(c, quire, quick):
     """SIGKILL at random moments; what is left is whole, and is found."""
-    for name, model, kills in (('null', NULL, 10 if quick else 100), ('tiny', TINY_MODEL, 10 if quick else 100)):
+    for name, model, kills in (('null', NULL, 6 if quick else 100), ('tiny', TINY_MODEL, 6 if quick else 100)):
         with Rig(quire, [text(i, 330) for i in range(30)], model) as rig:
             want, r = rig.plain(), random.Random(6)
             ways = [[KEEP], ['kv.keep=auto'], [KEEP, 'kv.disk_limit=4MiB'], ['kv.keep=none', 'kv.memory=256KiB', 'kv.ahead=64']]
