@@ -79,8 +79,8 @@ int cmd_fail(const struct err *e);
 /* Write a text to stdout, release it, and return 0; or fail when rc is an error or stdout is closed. */
 int cmd_print(struct buf *text, int rc, struct err *e);
 
-/* Load the job that the first argument names, with the --set options. */
-int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e) MUST_CHECK;
+/* Load the job that the i-th argument names, with the --set options. */
+int cmd_load_job(const struct cmd_line *l, int i, struct job *j, struct err *e) MUST_CHECK;
 
 /* The usage of one command, of the whole program. */
 int cmd_usage(const struct cmd *cmd, struct buf *out, struct err *e) MUST_CHECK;
@@ -94,6 +94,7 @@ int cmd_help(const struct cmd_line *l);
 int cmd_inspect(const struct cmd_line *l);
 int cmd_tokenize(const struct cmd_line *l);
 int cmd_kv(const struct cmd_line *l);
+int cmd_doctor(const struct cmd_line *l);
 int cmd_version(const struct cmd_line *l);
 
 #endif

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
+int cmd_load_job(const struct cmd_line *l, int i, struct job *j, struct err *e)
 {
     const char *settings[CMD_GIVEN];
     size_t n = 0;
@@ -17,7 +17,7 @@ int cmd_load_job(const struct cmd_line *l, struct job *j, struct err *e)
         settings[n] = s;
     if (cmd_value(l, "--verify-model", 0))
         settings[n++] = "model.verify=yes";
-    return job_load_with(j, l->args[0], settings, n, e);
+    return job_load_with(j, l->args[i], settings, n, e);
 }
 
 struct survey {
@@ -108,7 +108,7 @@ int cmd_check(const struct cmd_line *l)
     struct job j;
     struct buf out;
     buf_init(&out, CMD_TEXT);
-    if (cmd_load_job(l, &j, &e))
+    if (cmd_load_job(l, 0, &j, &e))
         return cmd_fail(&e);
     int rc = check(&j, &out, &e);
     int status = cmd_print(&out, 0, &closed);
@@ -127,7 +127,7 @@ int cmd_show(const struct cmd_line *l)
     struct err e = {0};
     struct job j;
     struct buf out;
-    if (cmd_load_job(l, &j, &e))
+    if (cmd_load_job(l, 0, &j, &e))
         return cmd_fail(&e);
     buf_init(&out, CMD_TEXT);
     int rc =

@@ -24,7 +24,7 @@ int cmd_run(const struct cmd_line *l)
     struct job j;
     struct run_result r;
     struct run_options o = {.signals = true, .progress = progress_of(l)};
-    if (cmd_load_job(l, &j, &e))
+    if (cmd_load_job(l, 0, &j, &e))
         return cmd_fail(&e);
     if (run_job(&j, &o, &r, &e)) {
         job_locate(&j, &e);

@@ -114,6 +114,19 @@ const struct cmd cmds[] = {
      "  quire kv trace kv/ --last 20\n"
      "  quire kv trace kv/events.ring --json",
      2, 2, WORDS_NONE, OPTIONS(kv_options), cmd_kv},
+    {"doctor", "[kernels] [JOB]", "is this machine, and this job, ready?",
+     "Prints a line per check: ok, warn (the run works, but not as it could) or fail, and what "
+     "to "
+     "do. Nothing is\n"
+     "written. The exit status is 1 when a check failed.\n"
+     "With \"kernels\": which table of kernels computes and why, how many threads, and what "
+     "the "
+     "machine can do\n"
+     "at most, which takes three seconds.\n\n"
+     "  quire doctor\n"
+     "  quire doctor jobs/summarize.yaml\n"
+     "  quire doctor kernels",
+     0, 2, WORDS_JOB, OPTIONS(job_options), cmd_doctor},
     {"version", "", "print the version", "  quire version", 0, 0, WORDS_NONE, NULL, 0,
      cmd_version},
 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 4096 + 256, TEXT_BYTES = 64 * 1024 };
 
@@ -53,8 +54,11 @@ static void read_group(struct machine *m, const char *folder, char *text)
     read_text(path, text, TEXT_BYTES);
     if (sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2 && period > 0) {
         uint64_t cpus = quota / period + (quota % period != 0);
+        double share = (double)quota / (double)period;
         if (cpus >= 1 && cpus < (uint64_t)m->cpus)
             m->cpus = (int)cpus;
+        if (share > 0 && (m->quota == 0 || share < m->quota))
+            m->quota = share;
     }
 }
 
@@ -82,10 +86,13 @@ static void read_groups(struct machine *m, const char *root, char *text)
 
 void machine_read(struct machine *m, const char *root)
 {
-    *m = (struct machine){.available = UINT64_MAX, .group = UINT64_MAX, .cpus = 1};
+    *m = (struct machine){.available = UINT64_MAX, .group = UINT64_MAX, .cpu_set = 1};
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        m->cpus = CPU_COUNT(&set);
+        m->cpu_set = CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    m->online = online > m->cpu_set ? (int)online : m->cpu_set;
+    m->cpus = m->cpu_set;
     char *text = malloc(TEXT_BYTES);
     if (!text)
         return;

@@ -12,7 +12,9 @@ struct machine {
     uint64_t available; /* bytes; UINT64_MAX: unknown */
     uint64_t group;     /* smallest memory.max or memory.high of its groups; UINT64_MAX: none */
     const char *group_name; /* "cgroup memory.max", "cgroup memory.high" or NULL */
-    int cpus;               /* >= 1 */
+    int cpus;               /* >= 1: of the CPU set, or the quota rounded up if that is less */
+    int online, cpu_set;    /* CPUs of the machine; those that this process may run on */
+    double quota;           /* CPUs by the smallest cpu.max of its groups; 0: none */
 };
 
 /* root is put in front of /proc and /sys: "" but for tests. */

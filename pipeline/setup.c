@@ -13,14 +13,14 @@
 
 enum { RING_EVENTS = 1 << 16, RING_SHARE = 64 /* of kv.disk_limit, at most */ };
 
-static int open_kernels(struct setup *s, const struct job *job, struct err *e)
+int setup_kernels(struct kernels *k, int choice, struct err *e)
 {
     unsigned flags = kern_cpu_flags();
-    if (job->model.kernels == KERNELS_AVX2 && !(flags & KERN_CPU_AVX2))
+    if (choice == KERNELS_AVX2 && !(flags & KERN_CPU_AVX2))
         return err_set(
             e, REACH_JOB, ERR_CONFIG,
             "model.kernels: this CPU has no avx2; auto takes the fastest that it has");
-    kernels_init(&s->kernels, job->model.kernels == KERNELS_REF ? 0 : flags);
+    kernels_init(k, choice == KERNELS_REF ? 0 : flags);
     return 0;
 }
 
@@ -155,7 +155,7 @@ int setup_read(struct setup *s, const struct job *job, struct err *e)
 {
     struct machine machine;
     machine_read(&machine, "");
-    int rc = open_kernels(s, job, e);
+    int rc = setup_kernels(&s->kernels, job->model.kernels, e);
     omp_set_num_threads(
         plan_threads(job, &machine)); /* the plan counts their scratch; loading uses them */
     if (!rc && model_open(&s->model, &job->model, e))

@@ -27,6 +27,8 @@ struct setup {
     struct run_facts facts;
 };
 
+/* The table that a choice (enum kernel_choice) gives on this CPU. -ERR_CONFIG when it has not what it takes. */
+int setup_kernels(struct kernels *k, int choice, struct err *e) MUST_CHECK;
 /* Kernels, the model's metadata, template, prompts and plan: all that `quire check` looks at. Loads no weights and
  * does not ask whether the plan fits. */
 int setup_read(struct setup *s, const struct job *job, struct err *e) MUST_CHECK;

@@ -109,9 +109,4 @@ int kcheck_add(struct kcheck_test *list, int n, void (*run)(void **), int arg,
 /* Timings of every op beside peaks of the machine, measured in the same run. */
 void kcheck_bench(void);
 
-/* Peaks of one thread in 1e9 per second (kcheck_peak_avx2.c). */
-double peak_byte_products(void); /* operations of the byte multiply and int16 add */
-double peak_float_products(void);
-double peak_memory_read(const void *p, size_t n);
-
 #endif

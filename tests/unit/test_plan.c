@@ -209,6 +209,8 @@ static void reads_the_limits_of_all_groups_above_it(void **state)
     assert_int_equal(m.group, 800000);
     assert_string_equal(m.group_name, "cgroup memory.max");
     assert_int_equal(m.cpus, 1); /* half a CPU is one thread */
+    assert_true(m.quota == 0.5);
+    assert_true(m.cpu_set >= 1 && m.online >= m.cpu_set);
 }
 
 static void what_cannot_be_read_does_not_limit(void **state)

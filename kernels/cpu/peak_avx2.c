@@ -1,22 +1,10 @@
-/* What this machine can do at most, to set timings against: they swing by a third on shared machines,
- * shares of a peak that was measured in the same moments do not. */
-#include "tests/kernels/kcheck.h"
+/* Twelve sums in registers, in whole loops of assembly, since compilers spill arrays of sums. */
+#include "kernels/cpu/cpu_peak.h"
 
 #include <immintrin.h>
-#include <time.h>
 
-#define AVX2 __attribute__((target("avx2,fma")))
+enum { SUMS = 12, TURNS = 20000 };
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-enum { CHAINS = 12, TURNS = 40000 };
-
-/* Twelve sums in registers: ymm0 .. ymm11. Whole loops in assembly, since compilers spill arrays of sums. */
 #define TWELVE(X)                                                                              \
     X("%%ymm0")                                                                                \
     X("%%ymm1")                                                                                \
@@ -33,35 +21,37 @@ enum { CHAINS = 12, TURNS = 40000 };
         "ymm10", "ymm11", "ymm12", "ymm13"
 
 /* One maddubs and one paddw: 32 products and 32 sums. */
-AVX2 double peak_byte_products(void)
+double peak_bytes_avx2(void)
 {
     long n = TURNS;
-    double t = cpu_seconds();
     __asm__ volatile(TWELVE(CLEAR) CLEAR("%%ymm12") "1:\n\t" TWELVE(BYTES) "dec %0\n\tjnz 1b"
                      : "+r"(n)
                      :
                      : CLOBBERS);
-    return 64.0 * CHAINS * TURNS / (cpu_seconds() - t) / 1e9;
+    return 64.0 * SUMS * TURNS;
 }
 
-AVX2 double peak_float_products(void)
+double peak_floats_avx2(void)
 {
     long n = TURNS;
-    double t = cpu_seconds();
     __asm__ volatile(TWELVE(CLEAR) CLEAR("%%ymm12") "1:\n\t" TWELVE(FLOATS) "dec %0\n\tjnz 1b"
                      : "+r"(n)
                      :
                      : CLOBBERS);
-    return 16.0 * CHAINS * TURNS / (cpu_seconds() - t) / 1e9;
+    return 16.0 * SUMS * TURNS;
 }
 
-AVX2 double peak_memory_read(const void *p, size_t n)
+/* Eight streams, which keep more lines under way than one that the hardware follows. */
+void peak_read_avx2(const void *p, size_t n)
 {
+    enum { STREAMS = 8 };
+    size_t part = n / STREAMS / 64 * 64;
     __m256i s = _mm256_setzero_si256();
-    double t = cpu_seconds();
-    for (size_t i = 0; i < n / 32; i += 4)
-        for (size_t j = 0; j < 4; j++)
-            s = _mm256_xor_si256(s, _mm256_loadu_si256((const __m256i *)p + i + j));
+    for (size_t i = 0; i < part; i += 64)
+        for (size_t k = 0; k < STREAMS; k++) {
+            const char *at = (const char *)p + k * part + i;
+            s = _mm256_xor_si256(s, _mm256_load_si256((const __m256i *)at));
+            s = _mm256_xor_si256(s, _mm256_load_si256((const __m256i *)(at + 32)));
+        }
     __asm__ volatile("" : : "x"(s));
-    return (double)n / (cpu_seconds() - t) / 1e9;
 }
