@@ -258,44 +258,58 @@ static void a_parked_page_stays_while_another_prompt_wants_it(void **state)
     store_rig_close(&g);
 }
 
+/* Two compute the same at the same time. */
+static void keep_and_park(struct store_rig *g, int k)
+{
+    float logits[RIG_VOCAB];
+    struct store_prompt *a = rig_hold(g, prompt_of(k), 200),
+                        *b = rig_hold(g, prompt_of(k), 200);
+    rig_admit(g, a, true);
+    rig_admit(g, b, true);
+    rig_compute(g, a); /* its pages are kept, */
+    rig_compute(g, b); /* and these are not indexed */
+    rig_logits(b->tokens, 200, logits);
+    b->found = a->found = 200;
+    store_park(g->store, b, logits);
+    store_park(g->store, a, logits);
+    store_drop(a);
+    store_drop(b);
+}
+
 static void what_is_kept_is_not_removed_with_what_was_parked(void **state)
 {
     (void)state;
+    enum { N = 30 }; /* whose spill comes first is a matter of luck */
     struct store_rig g;
     open_keeping(&g, KEEP_ALL, 16);
-    struct store_prompt *a = rig_hold(&g, prompt_of(0), 200),
-                        *b = rig_hold(&g, prompt_of(0), 200);
-    rig_admit(&g, a, true);
-    rig_admit(&g, b, true);
-    rig_compute(&g, a); /* keeps */
-    rig_compute(&g, b); /* computes its own, which are not indexed */
-    float logits[RIG_VOCAB];
-    rig_logits(b->tokens, 200, logits);
-    b->found = a->found = 200;
-    store_park(g.store, b, logits);
-    store_park(g.store, a, logits);
-    store_drop(a);
-    store_drop(b);
-    assert_int_equal(records(&g), 4);
+    for (int k = 0; k < N; k++)
+        keep_and_park(&g, k);
+    assert_int_equal(records(&g), 4 * N);
     store_rig_close(&g);
     open_keeping(&g, KEEP_ALL, 16);
-    assert_int_equal(rig_found(&g, prompt_of(0), 200), 200);
+    for (int k = 0; k < N; k++)
+        assert_int_equal(rig_found(&g, prompt_of(k), 200), 200);
     store_rig_close(&g);
 }
 
 static void what_was_parked_is_kept_when_it_proves_worth_it(void **state)
 {
     (void)state;
-    struct store_rig g = {.own = true};
-    store_rig_open(&g, 16, rig_folder);
-    struct store_prompt *a = park(&g, 0, 200);
-    assert_int_equal(rig_found(&g, prompt_of(0), 150), 149); /* a repeat; its end is copied */
-    store_drop(a);
-    assert_int_equal(records(&g), 2);
-    store_rig_close(&g);
-    store_rig_open(&g, 16, rig_folder);
-    assert_int_equal(rig_found(&g, prompt_of(0), 150), 128);
-    store_rig_close(&g);
+    for (int k = 0; k < 2; k++) {
+        struct store_rig g = {.own = true};
+        store_rig_open(&g, 16, rig_folder);
+        struct store_prompt *a = park(&g, k, 200);
+        if (k) /* else it is on its way still */
+            rig_settle(&g);
+        assert_int_equal(rig_found(&g, prompt_of(k), 150),
+                         149); /* a repeat; its end is copied */
+        store_drop(a);
+        assert_int_equal(records(&g), 2 * (k + 1));
+        store_rig_close(&g);
+        store_rig_open(&g, 16, rig_folder);
+        assert_int_equal(rig_found(&g, prompt_of(k), 140), 128);
+        store_rig_close(&g);
+    }
 }
 
 static void a_prompt_that_was_parked_and_dropped_at_once_leaves_nothing(void **state)

@@ -202,12 +202,14 @@ struct lossy_rig {
     struct kv_counters counters;
     struct stability stability;
     size_t slice;
+    bool exact;
 };
 
 static void open_lossy(struct lossy_rig *g, enum codec_kind codec, bool disk)
 {
     struct err e = {0};
-    *g = (struct lossy_rig){.slice = kern_page_slice_bytes(HEADS, HEAD_DIM)};
+    *g = (struct lossy_rig){.slice = kern_page_slice_bytes(HEADS, HEAD_DIM),
+                            .exact = !codec_is_lossy(codec)};
     assert_int_equal(page_pool_new(&g->pool, 8, LAYERS, g->slice, &e), 0);
     if (disk)
         g->disk = rig_open(NULL);
@@ -250,15 +252,15 @@ static void make_page(const struct lossy_rig *g, const struct store_prompt *p, i
     }
 }
 
-/* The full pages of the prompt, into out. Returns the tokens found. */
-static int lossy_pages(struct lossy_rig *g, int n, uint8_t *out)
+/* The full pages of the prompt, into out; from parts_at on it is another one. Returns the tokens found. */
+static int lossy_pages(struct lossy_rig *g, int n, int parts_at, uint8_t *out)
 {
     struct err e = {0};
     struct store_prompt *p;
     static int32_t tokens[LOSSY_N];
     float logits[RIG_VOCAB] = {0};
     for (int i = 0; i < LOSSY_N; i++)
-        tokens[i] = 31 * i + 5;
+        tokens[i] = 31 * i + 5 + (i >= parts_at);
     assert_int_equal(store_hold(g->store, &p, tokens, n, 0, PREFIX_DOCUMENT, &e), 0);
     int ready = -1;
     while (ready != 1) {
@@ -267,7 +269,8 @@ static int lossy_pages(struct lossy_rig *g, int n, uint8_t *out)
         ready = store_ready(g->store, p);
     }
     int found = p->found;
-    assert_int_equal(found % PAGE_TOKENS == 0 || found == n, true); /* no part of a page */
+    assert_true(g->exact || found % PAGE_TOKENS == 0 ||
+                found == n); /* no part of a rounded page */
     for (int i = found / PAGE_TOKENS; i <= (n - 1) / PAGE_TOKENS && found < n; i++) {
         make_page(g, p, i);
         int end = (i + 1) * PAGE_TOKENS;
@@ -302,19 +305,21 @@ static void rounded_pages_are_the_same_cold_warm_and_computed_again(void **state
         open_lossy(&g, codecs[c], false);
         size_t bytes = page_pool_page_bytes(g.pool) * FULL;
         uint8_t *want = malloc(bytes), *got = malloc(bytes);
-        assert_int_equal(lossy_pages(&g, LOSSY_N, want), 0);
-        assert_int_equal(lossy_pages(&g, LOSSY_N, got), FULL * PAGE_TOKENS);
+        assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, want), 0);
+        assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, got), FULL * PAGE_TOKENS);
         assert_memory_equal(got, want, bytes);
+        if (!g.exact)
+            assert_int_equal(lossy_pages(&g, LOSSY_N, 200, got), 3 * PAGE_TOKENS);
         turn_over(&g);
-        assert_int_equal(lossy_pages(&g, LOSSY_N, got), 0);
+        assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, got), 0);
         assert_memory_equal(got, want, bytes);
         close_lossy(&g);
         for (int night = 0; night < 2; night++) {
             open_lossy(&g, codecs[c], true);
-            assert_int_equal(lossy_pages(&g, LOSSY_N, got), night ? LOSSY_N : 0);
+            assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, got), night ? LOSSY_N : 0);
             assert_memory_equal(got, want, bytes);
             turn_over(&g);
-            assert_int_equal(lossy_pages(&g, LOSSY_N, got), LOSSY_N);
+            assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, got), LOSSY_N);
             assert_memory_equal(got, want, bytes);
             /* Another end: the pages before it are loaded, the rest is computed from them. */
             struct prefix_keys k;
@@ -327,7 +332,7 @@ static void rounded_pages_are_the_same_cold_warm_and_computed_again(void **state
             turn_over(&g);
             disk_remove(g.disk, prefix_key(&k, 3));
             prefix_keys_release(&k);
-            assert_int_equal(lossy_pages(&g, LOSSY_N, got), 3 * PAGE_TOKENS);
+            assert_int_equal(lossy_pages(&g, LOSSY_N, LOSSY_N, got), 3 * PAGE_TOKENS);
             assert_memory_equal(got, want, bytes);
             close_lossy(&g);
         }
@@ -453,7 +458,6 @@ static void random_use_of_a_folder_that_rots_never_finds_a_wrong_page(void **sta
         corrupt += g.counters.pages_corrupt;
         for (int t = 0; t < KV_TIER_COUNT; t++)
             hits[t] += g.counters.hit_tokens[t];
-        assert_true(rig_blocks() <= 1 << 20);
         store_rig_close(&g);
     }
     assert_true(hits[KV_RAM] > 0 && hits[KV_DISK] > 0 && corrupt > 0 && evicted > 0);
