@@ -429,6 +429,29 @@ static void the_prompt_that_comes_last_gives_its_pages_first(void **state)
     store_rig_close(&g);
 }
 
+static void loads_do_not_evict_the_other_pages_of_their_prompt(void **state)
+{
+    (void)state;
+    struct store_rig g;
+    open_keeping(&g, KEEP_ALL, 4);
+    (void)rig_found(&g, prompt_of(0), 256);
+    rig_settle(&g);
+    struct store_prompt *near = rig_hold(&g, prompt_of(1), 65);
+    struct store_prompt *far = rig_hold(&g, prompt_of(0), 256);
+    for (int i = 1; i < 4; i++) /* these are in memory only */
+        disk_remove(g.disk, prefix_key(&far->keys, i));
+    store_drop(rig_hold(&g, prompt_of(0), 256)); /* looks at where pages are */
+    (void)rig_found(&g, prompt_of(1), 64);       /* in place of the page that is on disk */
+    rig_settle(&g);
+    /* Its own pages are used later than the one of `near`, and yet they stay: all of it is found. */
+    rig_admit(&g, far, true);
+    assert_int_equal(far->found, 256);
+    assert_int_equal(g.counters.hit_tokens[KV_DISK], 64);
+    store_drop(far);
+    store_drop(near);
+    store_rig_close(&g);
+}
+
 /* ---- a disk that fails ---- */
 
 static void work_on(struct store_rig *g)
@@ -521,6 +544,7 @@ int main(void)
         ON_DISK(a_prompt_that_is_parked_half_found_is_still_right),
         cmocka_unit_test(pages_of_held_prompts_outlive_those_of_none),
         cmocka_unit_test(the_prompt_that_comes_last_gives_its_pages_first),
+        ON_DISK(loads_do_not_evict_the_other_pages_of_their_prompt),
         ON_DISK(a_failing_disk_costs_only_time),
         ON_DISK(a_store_closes_with_spills_and_loads_under_way),
     };
