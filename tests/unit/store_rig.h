@@ -1,4 +1,5 @@
-/* tests/unit/store_rig.h - a KV store whose pages hold the tokens themselves, so that a wrong page is seen. */
+/* tests/unit/store_rig.h - a KV store whose pages hold a sum of all tokens so far, so that a wrong page is seen, also
+ * one of the right tokens behind others. */
 #ifndef QUIRE_TEST_STORE_RIG_H
 #define QUIRE_TEST_STORE_RIG_H
 
@@ -72,7 +73,14 @@ static inline void store_rig_close(struct store_rig *g)
     page_pool_free(g->pool);
 }
 
-/* What a model would write: the token of each position, as four bytes. */
+/* What a model would write at a position, after what it wrote at the one before (0: none). */
+static inline int32_t rig_value(int32_t before, int32_t token)
+{
+    uint32_t x = ((uint32_t)before ^ (uint32_t)token * 2654435761u) * 2246822519u;
+    return (int32_t)(x ^ x >> 15);
+}
+
+/* The value of position i. */
 static inline int32_t *rig_position(struct store_rig *g, const struct store_prompt *p, int i)
 {
     int32_t *slice = page_slice(g->pool, p->table->pages[i / PAGE_TOKENS], 0);
@@ -81,8 +89,11 @@ static inline int32_t *rig_position(struct store_rig *g, const struct store_prom
 
 static inline void rig_logits(const int32_t *tokens, int n, float out[RIG_VOCAB])
 {
+    int32_t value = 0;
+    for (int i = 0; i < n; i++)
+        value = rig_value(value, tokens[i]);
     for (int i = 0; i < RIG_VOCAB; i++)
-        out[i] = (float)(tokens[n - 1] % 1000 + i);
+        out[i] = (float)(value % 1000 + i);
 }
 
 static inline struct store_prompt *rig_hold(struct store_rig *g, const int32_t *tokens, int n)
@@ -110,14 +121,16 @@ static inline void rig_admit(struct store_rig *g, struct store_prompt *p, bool w
     }
 }
 
-/* Compute what is missing; every position that was found must hold its token. */
+/* Compute what is missing; every position that was found must hold its value. */
 static inline void rig_compute(struct store_rig *g, struct store_prompt *p)
 {
     float logits[RIG_VOCAB];
+    int32_t value = 0;
     for (int i = 0; i < p->keys.n_tokens; i++) {
+        value = rig_value(value, p->tokens[i]);
         if (i >= p->found)
-            *rig_position(g, p, i) = p->tokens[i];
-        assert_int_equal(*rig_position(g, p, i), p->tokens[i]);
+            *rig_position(g, p, i) = value;
+        assert_int_equal(*rig_position(g, p, i), value);
     }
     rig_logits(p->tokens, p->keys.n_tokens, logits);
     if (p->has_logits && p->found == p->keys.n_tokens) {

@@ -49,8 +49,11 @@ static void where_prompts_part_inside_a_page_the_beginning_is_copied(void **stat
     assert_int_equal(tb->found, 231);
     assert_int_not_equal(ta->table->pages[3], tb->table->pages[3]);
     const int32_t *donor = page_slice(kv.pool, ta->table->pages[3], 0);
-    for (int i = 0; i < PAGE_TOKENS; i++) /* as it was: only the copy was written */
-        assert_int_equal(donor[i], a[192 + i]);
+    int32_t value = 0;
+    for (int i = 0; i < 256; i++) { /* as it was: only the copy was written */
+        value = rig_value(value, a[i]);
+        assert_true(i < 192 || donor[i - 192] == value);
+    }
     store_drop(ta);
     store_drop(tb);
     /* b's page 3 is indexed under its own key and is found whole. */
@@ -169,8 +172,10 @@ static void pages_become_visible_as_they_are_computed(void **state)
     count_up(a, 400, 0);
     struct store_prompt *t = rig_hold(&kv, a, 400);
     rig_admit(&kv, t, true);
+    int32_t value = 0;
     for (int n = 1; n <= 400; n++) {
-        *rig_position(&kv, t, n - 1) = a[n - 1];
+        value = rig_value(value, a[n - 1]);
+        *rig_position(&kv, t, n - 1) = value;
         store_computed(kv.store, t, n);
         assert_int_equal(page_is_sealed(kv.pool, t->table->pages[0]), n >= 64);
     }

@@ -1,5 +1,5 @@
 /* What a prompt finds in the store that did it once: in memory, on disk, the next night, after it was parked; and
- * that nothing which fails on the way changes what it finds. Pages hold their tokens (store_rig.h), and each
+ * that nothing which fails on the way changes what it finds. Pages tell what they are of (store_rig.h), and each
  * rig_compute() looks at all of them. */
 #include "tests/unit/disk_rig.h"
 #include "tests/unit/store_rig.h"
