@@ -1,11 +1,10 @@
 /* Which pages a token prefix finds, and that it never finds others. */
 #include "tests/unit/store_rig.h"
 
-static struct store_rig kv_of(int n_pages)
+static void open_kv(struct store_rig *kv, int n_pages)
 {
-    struct store_rig kv = {.options.context = {1, 2, 3}};
-    store_rig_open(&kv, n_pages, NULL);
-    return kv;
+    *kv = (struct store_rig){.options.context = {1, 2, 3}};
+    store_rig_open(kv, n_pages, NULL);
 }
 
 static void count_up(int32_t *tokens, int n, int32_t from)
@@ -17,7 +16,8 @@ static void count_up(int32_t *tokens, int n, int32_t from)
 static void equal_prefixes_share_pages(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[300], b[300];
     count_up(a, 300, 0);
     count_up(b, 300, 0);
@@ -39,7 +39,8 @@ static void equal_prefixes_share_pages(void **state)
 static void where_prompts_part_inside_a_page_the_beginning_is_copied(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[300], b[300];
     count_up(a, 300, 0);
     count_up(b, 300, 0);
@@ -64,7 +65,8 @@ static void where_prompts_part_inside_a_page_the_beginning_is_copied(void **stat
 static void a_full_pool_computes_instead_of_copying(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(2);
+    struct store_rig kv;
+    open_kv(&kv, 2);
     int32_t a[64], b[64];
     count_up(a, 64, 0);
     count_up(b, 64, 0);
@@ -82,7 +84,8 @@ static void a_full_pool_computes_instead_of_copying(void **state)
 static void the_last_token_is_always_computed(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[129];
     count_up(a, 129, 0);
     (void)rig_found(&kv, a, 128);
@@ -96,7 +99,8 @@ static void the_last_token_is_always_computed(void **state)
 static void the_same_tokens_after_another_start_are_another_page(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[193], b[193];
     count_up(a, 193, 0);
     memcpy(b, a, sizeof(b));
@@ -141,7 +145,8 @@ static void a_tail_is_not_a_page_and_not_the_tail_of_a_longer_prompt(void **stat
 static void a_page_computed_twice_stays_private(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[200];
     count_up(a, 200, 0);
     struct store_prompt *t[2];
@@ -167,7 +172,8 @@ static void a_page_computed_twice_stays_private(void **state)
 static void pages_become_visible_as_they_are_computed(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(16);
+    struct store_rig kv;
+    open_kv(&kv, 16);
     int32_t a[400];
     count_up(a, 400, 0);
     struct store_prompt *t = rig_hold(&kv, a, 400);
@@ -187,7 +193,8 @@ static void pages_become_visible_as_they_are_computed(void **state)
 static void an_evicted_page_is_not_found_and_its_successors_come_back_with_it(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(4);
+    struct store_rig kv;
+    open_kv(&kv, 4);
     struct err e = {0};
     int32_t a[193];
     count_up(a, 193, 0);
@@ -211,7 +218,8 @@ static void an_evicted_page_is_not_found_and_its_successors_come_back_with_it(vo
 static void random_use_never_finds_a_wrong_page(void **state)
 {
     (void)state;
-    struct store_rig kv = kv_of(24);
+    struct store_rig kv;
+    open_kv(&kv, 24);
     struct store_prompt *held[3] = {0};
     static int32_t tokens[3][512];
     uint32_t seed = 12345;
