@@ -205,9 +205,9 @@ def two_processes(c, quire, quick):
     for name, model, n_bytes, n in (('null', NULL, 900, 40), ('tiny', TINY_MODEL, 330, 40))[quick:]:
         with Rig(quire, [text(i, n_bytes) for i in range(n)], model) as rig:
             want = rig.plain()
-            for round_ in range(1 if quick else 6):
+            for round_ in range(1 if quick else 12 if name == 'null' else 4):    # a lock that does not lock shows now and then
                 shutil.rmtree(rig.kv, ignore_errors=True)
-                runs = [rig.end(*p) for p in [rig.start([KEEP]) for _ in range(2 + round_ % 2)]]
+                runs = [rig.end(*p) for p in [rig.start([KEEP]) for _ in range(2 + round_ % 3)]]
                 for i, run in enumerate(runs):
                     c.same(f'{name}: process {i} of {len(runs)}', run, want)
                     c.that(f'{name}: process {i} warns of nothing', not run.warnings(), run.log)
