@@ -157,7 +157,11 @@ struct kernels {
     kern_attn_fn *attn;
 };
 
-enum kern_cpu_flags { KERN_CPU_AVX2 = 1 }; /* AVX2, FMA and F16C together */
+enum kern_cpu_flags {
+    KERN_CPU_AVX2 = 1, /* AVX2, FMA and F16C together */
+    KERN_CPU_AVX512 =
+        2, /* AVX-512 F, BW, DQ, VL and VNNI together; never without KERN_CPU_AVX2 */
+};
 
 unsigned kern_cpu_flags(void);
 /* The fastest table for these flags; 0 gives ref. All members are always set. */

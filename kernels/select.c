@@ -11,11 +11,17 @@ unsigned kern_cpu_flags(void)
 #if defined(__x86_64__)
     unsigned a, b, c = 0, d;
     __builtin_cpu_init(); /* "avx2" includes that the system keeps the upper halves of registers */
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C)
-        return KERN_CPU_AVX2;
-#endif
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
+        return 0;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
+        return KERN_CPU_AVX2 | KERN_CPU_AVX512;
+    return KERN_CPU_AVX2;
+#else
     return 0;
+#endif
 }
 
 void kernels_init(struct kernels *k, unsigned cpu_flags)
@@ -55,6 +61,18 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
             .kv_store = kv_store_avx2,
             .attn = attn_avx2,
         };
+    if (cpu_flags & KERN_CPU_AVX512) { /* the others gain nothing from wider registers */
+        k->name = "avx512";
+        k->prepare = prepare_avx512;
+        k->remainder = remainder_avx512;
+        k->matmul = matmul_avx512;
+        k->rms_norm = rms_norm_avx512;
+        k->silu_mul = silu_mul_avx512;
+        k->gelu_mul = gelu_mul_avx512;
+        k->softmax = softmax_avx512;
+        k->argmax = argmax_avx512;
+        k->attn = attn_avx512;
+    }
 }
 
 void kernels_init_float_inputs(struct kernels *k, unsigned cpu_flags)

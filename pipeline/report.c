@@ -49,6 +49,7 @@ static json_t *machine(const struct report *r)
     json_t *o = json_object();
     set(o, "kernels", json_string(r->setup->kernels.name));
     set(o, "cpu_avx2", json_boolean(kern_cpu_flags() & KERN_CPU_AVX2));
+    set(o, "cpu_avx512", json_boolean(kern_cpu_flags() & KERN_CPU_AVX512));
     set_count(o, "threads", r->setup->plan.threads);
     return o;
 }

@@ -15,12 +15,22 @@ enum { RING_EVENTS = 1 << 16, RING_SHARE = 64 /* of kv.disk_limit, at most */ };
 
 int setup_kernels(struct kernels *k, int choice, struct err *e)
 {
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } wanted[] = {[KERNELS_REF] = {"ref", 0},
+                  [KERNELS_AVX2] = {"avx2", KERN_CPU_AVX2},
+                  [KERNELS_AVX512] = {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
     unsigned flags = kern_cpu_flags();
-    if (choice == KERNELS_AVX2 && !(flags & KERN_CPU_AVX2))
-        return err_set(
-            e, REACH_JOB, ERR_CONFIG,
-            "model.kernels: this CPU has no avx2; auto takes the fastest that it has");
-    kernels_init(k, choice == KERNELS_REF ? 0 : flags);
+    if (choice != KERNELS_AUTO) {
+        if ((wanted[choice].flags & flags) != wanted[choice].flags)
+            return err_set(
+                e, REACH_JOB, ERR_CONFIG,
+                "model.kernels: this CPU has no %s; auto takes the fastest that it has",
+                wanted[choice].name);
+        flags = wanted[choice].flags;
+    }
+    kernels_init(k, flags);
     return 0;
 }
 

@@ -1,18 +1,13 @@
-/* Attention over pages, a tile of rows at a time.
+/* Attention over pages, a tile of rows at a time (attn_tile.h).
  *
- * A tile is some heads of one kv head times some rows: they read the same K and V. Scores of a page are
- * [rows][64], one lane per key; outputs [rows][head_dim], one lane per channel: so every sum runs in the
- * contract's order. Keys that a row does not see have a weight of +0 and are multiplied all the same, and
- * a page that no row of the tile sees is skipped: both leave the bytes as they are (see attn_ref.c).
  * Few rows read halves directly; for many a page is widened to floats once. */
+#include "kernels/cpu/attn_tile.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/kv_slice.h"
-#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd_avx2.h"
 
 #include <omp.h>
 
-enum { TILE_ROWS = 6, PAGE = KERN_PAGE_TOKENS };
+enum { TILE_ROWS = 6 };
 
 /* Eight halves or floats from value i on. */
 TILE_INLINE __m256 load8(bool half, const void *p, size_t i)
@@ -125,30 +120,6 @@ static float weigh(float *s, int begin, int end, float *max, float *sum)
     return shrink;
 }
 
-/* Rows [first, end) of a call, heads [head, head + n_heads) that share a kv head. */
-struct attn_tile {
-    const struct kern_attn_rows *call;
-    int first, end, head, n_heads, kv_head, head_dim;
-};
-
-/* Scratch of a tile: row i of it is row first + i / n_heads of the call, head head + i % n_heads. */
-struct tile_mem {
-    float *q, *out, *scores, *keys, *values, *max, *sum;
-};
-
-static struct tile_mem tile_mem_at(float *scratch, int rows, int head_dim)
-{
-    size_t n = (size_t)rows, d = (size_t)head_dim;
-    struct tile_mem m = {.keys = scratch};
-    m.values = m.keys + PAGE * d;
-    m.q = m.values + PAGE * d;
-    m.out = m.q + n * d;
-    m.scores = m.out + n * d;
-    m.max = m.scores + n * PAGE;
-    m.sum = m.max + n;
-    return m;
-}
-
 static void widen(float *out, const uint16_t *in, size_t n)
 {
     for (size_t i = 0; i < n; i += 8)
@@ -159,17 +130,11 @@ static void widen(float *out, const uint16_t *in, size_t n)
 static void add_page(const struct attn_tile *t, const struct tile_mem *m, int i, int rows,
                      int page, const void *keys, const void *values, bool half)
 {
-    int d = t->head_dim, first = page * PAGE, last_end = 0;
+    int d = t->head_dim;
     size_t size = half ? 2 : 4, at = (size_t)i * (size_t)d;
     float *scores = m->scores + (size_t)i * PAGE, shrink[TILE_ROWS];
-    struct key_range seen[TILE_ROWS];
-    bool any = false;
-    for (int r = 0; r < rows; r++) {
-        seen[r] = visible_keys(t->call, t->first + (i + r) / t->n_heads);
-        last_end = seen[r].end - first > last_end ? seen[r].end - first : last_end;
-        any |= seen[r].begin < first + PAGE && seen[r].end > first;
-    }
-    if (!any)
+    struct page_view seen = page_seen(t, i, rows, page);
+    if (!seen.any)
         return;
     for (int g = 0; g < PAGE / 16; g++) {
         const struct product p = {.w = (const char *)keys + (size_t)g * 16 * (size_t)d * size,
@@ -182,15 +147,12 @@ static void add_page(const struct attn_tile *t, const struct tile_mem *m, int i,
         half ? multiply_halves(&p, rows) : multiply_floats(&p, rows);
     }
     for (int r = 0; r < rows; r++)
-        shrink[r] = weigh(scores + r * PAGE, seen[r].begin - first, seen[r].end - first,
-                          m->max + i + r, m->sum + i + r);
-    int written = last_end < PAGE
-                      ? last_end
-                      : PAGE; /* beyond, values were never written: no number at all */
+        shrink[r] = weigh(scores + r * PAGE, seen.begin[r], seen.end[r], m->max + i + r,
+                          m->sum + i + r);
     for (int c = 0; c < d; c += 16) {
         const struct product p = {.w = (const char *)values + (size_t)c * size,
                                   .ld_w = (size_t)d,
-                                  .n = written,
+                                  .n = seen.written,
                                   .a = scores,
                                   .ld_a = PAGE,
                                   .c = m->out + at + c,
@@ -202,19 +164,10 @@ static void add_page(const struct attn_tile *t, const struct tile_mem *m, int i,
 
 static void attend(const struct attn_tile *t, float *scratch)
 {
-    int d = t->head_dim, rows = (t->end - t->first) * t->n_heads;
-    size_t n = (size_t)t->n_heads * (size_t)d;
+    int d = t->head_dim, rows = tile_rows(t);
     struct tile_mem m = tile_mem_at(scratch, rows, d);
     const struct kern_attn_rows *call = t->call;
-    for (int r = t->first; r < t->end; r++)
-        memcpy(m.q + (size_t)(r - t->first) * n,
-               call->q + (size_t)r * call->ld_q + (size_t)t->head * (size_t)d,
-               n * sizeof(float));
-    memset(m.out, 0, (size_t)rows * (size_t)d * sizeof(float));
-    for (int i = 0; i < rows; i++) {
-        m.max[i] = ATTN_LOWEST;
-        m.sum[i] = 0.0f;
-    }
+    tile_begin(t, &m);
     int begin = visible_keys(call, t->first).begin, end = visible_keys(call, t->end - 1).end;
     for (int page = begin / PAGE; page * PAGE < end; page++) {
         const uint16_t *k = (const uint16_t *)call->slices[page] + page_head_at(t->kv_head, d);
@@ -236,37 +189,7 @@ static void attend(const struct attn_tile *t, float *scratch)
             _mm256_storeu_ps(o + c, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(o + c), r),
                                                   _mm256_setzero_ps()));
     }
-    for (int r = t->first; r < t->end; r++)
-        memcpy(call->out + (size_t)r * call->ld_out + (size_t)t->head * (size_t)d,
-               m.out + (size_t)(r - t->first) * n, n * sizeof(float));
-}
-
-/* Work in equal pieces: tiles of `positions` rows by `n_heads` heads. */
-struct attn_plan {
-    const struct kern_attn_rows *calls;
-    int n_calls, group, n_heads, positions, parts, n_kv_head, head_dim;
-};
-
-static int tiles_of(const struct attn_plan *p, const struct kern_attn_rows *call)
-{
-    return (call->rows + p->positions - 1) / p->positions * p->n_kv_head * p->parts;
-}
-
-static struct attn_tile tile_at(const struct attn_plan *p, int i)
-{
-    const struct kern_attn_rows *call = p->calls;
-    for (; i >= tiles_of(p, call); call++)
-        i -= tiles_of(p, call);
-    int heads = p->n_kv_head * p->parts, part = i % heads % p->parts;
-    /* the last rows first: they see the most keys, and short pieces even out the end */
-    int first = ((call->rows - 1) / p->positions - i / heads) * p->positions;
-    struct attn_tile t = {
-        .call = call, .first = first, .kv_head = i % heads / p->parts, .head_dim = p->head_dim};
-    t.end = call->rows - first < p->positions ? call->rows : first + p->positions;
-    t.head = t.kv_head * p->group + part * p->n_heads;
-    t.n_heads =
-        p->group - part * p->n_heads < p->n_heads ? p->group - part * p->n_heads : p->n_heads;
-    return t;
+    tile_end(t, &m);
 }
 
 void attn_avx2(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
@@ -276,19 +199,10 @@ void attn_avx2(const struct kern_attn_rows *calls, int n_calls, int n_head, int 
         attn_ref(calls, n_calls, n_head, n_kv_head, head_dim, scratch);
         return;
     }
-    int group = n_head / n_kv_head, threads = omp_get_max_threads(), total = 0;
-    struct attn_plan p = {calls, n_calls,   group,   group, attn_tile_positions(group),
-                          1,     n_kv_head, head_dim};
-    for (int i = 0; i < n_calls; i++)
-        total += tiles_of(&p, &calls[i]);
-    if (total <
-        threads) { /* split the heads of a group: they read K and V again, but from cache */
-        int parts = (threads + total - 1) / total;
-        p.n_heads = (group + parts - 1) / parts;
-        p.parts = (group + p.n_heads - 1) / p.n_heads;
-        total *= p.parts;
-    }
-    size_t own = attn_thread_floats(group, head_dim);
+    struct attn_plan p;
+    int total =
+        attn_plan_make(&p, calls, n_calls, n_head, n_kv_head, head_dim, omp_get_max_threads());
+    size_t own = attn_thread_floats(p.group, head_dim);
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < total; i++) {
         const struct attn_tile t = tile_at(&p, i);

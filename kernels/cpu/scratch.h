@@ -15,8 +15,15 @@ enum {
     ATTN_TILE_ROWS = 96, /* rows times heads, about */
 };
 
+/* Three panels side by side, see matmul_tile_avx512.h. */
+struct wide_scratch {
+    float scales[3 * CHUNK_BLOCKS * SCALE_FLOATS];
+    uint8_t weights[3 * CHUNK_BLOCKS * 512];
+};
+
 struct matmul_scratch {
     union {
+        struct wide_scratch wide;
         struct {
             float scales[CHUNK_BLOCKS][SCALE_FLOATS];
             uint8_t weights[CHUNK_BLOCKS * 1024];

@@ -1,7 +1,7 @@
 #include "stages/model/model_opts.h"
 
 static const char *const kinds[] = {"gguf", "null", NULL};
-static const char *const kernel_names[] = {"auto", "ref", "avx2", NULL};
+static const char *const kernel_names[] = {"auto", "ref", "avx2", "avx512", NULL};
 
 #define M(field) offsetof(struct model_config, field)
 #define P(field) offsetof(struct prompt_config, field)
@@ -18,7 +18,9 @@ const struct opt model_opts[] = {
      "less."},
     {"kernels", OPT_ENUM, M(kernels), "auto", 0, 0, kernel_names, 0,
      "Which table of kernels computes. All give the same bytes; auto takes the fastest that "
-     "this CPU has."},
+     "this CPU has. avx2: AVX2, FMA and F16C; avx512: AVX-512 F, BW, DQ, VL and VNNI. "
+     "Instructions "
+     "beyond the table named here are not used."},
     {"verify", OPT_BOOL, M(verify), "no", 0, 0, NULL, 0,
      "Read the whole file to compute its digest, and say whether the one that was remembered "
      "from an "

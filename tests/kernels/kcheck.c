@@ -1,4 +1,5 @@
-/* kcheck [--seed N] [--rounds N] [--long] [--bench]: the kernels against their reference, and timed. */
+/* kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--bench]: every table that this CPU runs, or one, against
+ * the reference, and timed. */
 #include "tests/kernels/kcheck.h"
 
 #include <string.h>
@@ -36,7 +37,20 @@ static int start_test(void **state)
     return 0;
 }
 
-static int run_all(void)
+/* The tables, fastest last. */
+static const struct {
+    const char *name;
+    unsigned flags;
+} tables[] = {{"avx2", KERN_CPU_AVX2}, {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
+enum { TABLES = sizeof tables / sizeof *tables };
+
+static void take_table(unsigned flags)
+{
+    kernels_init(&kcheck.fast, flags);
+    kernels_init_float_inputs(&kcheck.fast_float, flags);
+}
+
+static int run_table(void)
 {
     enum { MOST = 128 };
     static struct kcheck_test list[MOST];
@@ -48,20 +62,53 @@ static int run_all(void)
     n = kcheck_pinned_tests(list, n);
     for (int i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){list[i].name, list[i].run, start_test, NULL, &list[i]};
-    printf("kcheck: %s against ref, --seed %llu --rounds %d\n", kcheck.fast.name,
-           (unsigned long long)kcheck.seed, kcheck.rounds);
-    return _cmocka_run_group_tests("kcheck", tests, (size_t)n, NULL, NULL);
+    printf("kcheck: %s against ref, --table %s --seed %llu --rounds %d\n", kcheck.fast.name,
+           kcheck.fast.name, (unsigned long long)kcheck.seed, kcheck.rounds);
+    return _cmocka_run_group_tests(kcheck.fast.name, tests, (size_t)n, NULL, NULL);
+}
+
+/* What does not meet a table is checked with each of them again: it costs little. Without any, the reference is
+ * checked alone. */
+static int run_all(const char *table)
+{
+    unsigned flags = kern_cpu_flags();
+    int failed = 0;
+    if (!flags) {
+        take_table(0);
+        failed = run_table();
+    }
+    for (int i = 0; i < TABLES; i++) {
+        if (table && strcmp(table, tables[i].name) != 0)
+            continue;
+        if ((tables[i].flags & flags) != tables[i].flags) {
+            printf("SKIP: this CPU has no %s\n", tables[i].name);
+            continue;
+        }
+        take_table(tables[i].flags);
+        failed += run_table();
+    }
+    return failed;
+}
+
+static bool is_table(const char *name)
+{
+    for (int i = 0; i < TABLES; i++)
+        if (!strcmp(name, tables[i].name))
+            return true;
+    return false;
 }
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: kcheck [--seed N] [--rounds N] [--long] [--bench]\n");
+    fprintf(stderr,
+            "usage: kcheck [--table avx2|avx512] [--seed N] [--rounds N] [--long] [--bench]\n");
     return 2;
 }
 
 int main(int argc, char **argv)
 {
     bool bench = false;
+    const char *table = NULL;
     kcheck.seed = 1;
     kcheck.rounds = DEFAULT_ROUNDS;
     for (int i = 1; i < argc; i++) {
@@ -69,6 +116,8 @@ int main(int argc, char **argv)
             bench = true;
         else if (!strcmp(argv[i], "--long"))
             kcheck.all = true;
+        else if (!strcmp(argv[i], "--table") && i + 1 < argc && is_table(argv[i + 1]))
+            table = argv[++i];
         else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
             kcheck.seed = strtoull(argv[++i], NULL, 0);
         else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
@@ -77,13 +126,12 @@ int main(int argc, char **argv)
             return usage();
     }
     kernels_init(&kcheck.ref, 0);
-    kernels_init(&kcheck.fast, kern_cpu_flags());
     kernels_init_float_inputs(&kcheck.ref_float, 0);
-    kernels_init_float_inputs(&kcheck.fast_float, kern_cpu_flags());
     if (bench) {
         kcheck.state = kcheck.seed | 1;
+        take_table(kern_cpu_flags());
         kcheck_bench();
         return 0;
     }
-    return run_all();
+    return run_all(table);
 }

@@ -22,7 +22,7 @@
 #include <string.h>
 
 struct kcheck {
-    struct kernels ref, fast;             /* fast.name is "ref" where the CPU has no AVX2 */
+    struct kernels ref, fast;             /* fast: the table under test */
     struct kernels ref_float, fast_float; /* the same with float inputs */
     uint64_t seed, state;
     int rounds; /* per test, before a test's own factor */

@@ -6,6 +6,7 @@
   names     base names are unique in the whole tree; x.c includes x.h first
   headers   every header compiles alone, as C17
   avx       AVX registers appear only in the objects that are named for it
+  spills    the tiles of the kernels keep their sums in registers (release builds by gcc)
   format    clang-format leaves the files as they are
   docs      generated documents are what the program generates
   words     no path of a development machine, no registry host
@@ -23,6 +24,7 @@ TOPS = ('kernels', 'stages', 'pipeline')
 RANK = [('kernels/', 0), ('stages/base/', 1), ('stages/task.', 1.5), ('stages/kv/', 2), ('stages/model/', 3)]
 SHARED = {'stages/rec.h', 'stages/stats.h', 'stages/stage.h'}  # the top of rank 3
 FILE_LINES, FUNCTION_LINES = 600, 100
+AVX512 = ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mavx512vnni']
 
 
 def sources(*suffixes, tops=TOPS):
@@ -107,7 +109,8 @@ def check_names():
 def check_headers():
     def one(h):
         p = subprocess.run(['gcc', '-std=c17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-D_DEFAULT_SOURCE',
-                            *(['-mavx2', '-mfma', '-mf16c'] if '_avx2' in h.name else []),
+                            *(['-mavx2', '-mfma', '-mf16c'] if '_avx' in h.name else []),
+                            *(AVX512 if '_avx512' in h.name else []),
                             '-I.', '-I/usr/include/libxml2', '-x', 'c', '-'],
                            input=f'#include "{rel(h)}"\n', cwd=ROOT, text=True, capture_output=True)
         return None if p.returncode == 0 else f'{rel(h)}: does not compile alone: {p.stderr.splitlines()[0]}'
@@ -120,12 +123,31 @@ def check_avx():
     if not objects:
         yield f'{BUILD}: no objects; build first'
     for o in objects:
-        if o.stem.endswith(('_avx2', '_avx512')):
+        beyond = r'%zmm\d|%[xy]mm(1[6-9]|[23]\d)|%k[0-7]' if o.stem.endswith('_avx2') else r'%[yz]mm\d|%k[0-7]'
+        if o.stem.endswith('_avx512'):
             continue
         text = subprocess.run(['objdump', '-d', '--no-show-raw-insn', o], text=True, capture_output=True).stdout
-        m = re.search(r'%[yz]mm\d', text)
+        m = re.search(beyond, text)
         if m:
-            yield f'{o.name}: uses {m.group(0)}; only *_avx2.o and *_avx512.o may'
+            yield f'{o.name}: uses {m.group(0)}; only *_avx512.o may use AVX-512, only they and *_avx2.o AVX'
+
+
+# Stores of vectors to the stack that a function may hold: what is set up outside a tile's loop.
+SPILLS = {'matmul_avx512.o': 16, 'attn_avx512.o': 8, 'attn_avx2.o': 8, 'matmul_float_avx2.o': 4}
+
+
+def check_spills():
+    for name, most in SPILLS.items():
+        o = BUILD / 'kernels/cpu' / name
+        if BUILD.name != 'release' or not o.is_file() or b'GCC' not in subprocess.run(
+                ['objdump', '-s', '-j', '.comment', o], capture_output=True).stdout:
+            continue
+        text = subprocess.run(['objdump', '-d', '--no-show-raw-insn', o], text=True, capture_output=True).stdout
+        for function in text.split('\n\n'):
+            n = len(re.findall(r'\tvmov\w+ +%[yz]mm\d+,[^\n]*\(%r[sb]p', function))
+            if n > most:
+                title = re.search(r'<(.+)>:', function)
+                yield f'{name}: {title and title.group(1)} stores vectors to the stack {n} times, {most} may be'
 
 
 def check_format():
@@ -169,7 +191,8 @@ def check_words():
                 yield f'{name}:{n}: {bad.search(line).group(0)}'
 
 
-CHECKS = (check_layers, check_sizes, check_names, check_headers, check_avx, check_format, check_docs, check_words)
+CHECKS = (check_layers, check_sizes, check_names, check_headers, check_avx, check_spills, check_format,
+          check_docs, check_words)
 
 
 def main():
