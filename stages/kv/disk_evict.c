@@ -22,7 +22,9 @@
 enum {
     BLOCK = 4096,
     SMALL_RECORD = 4 * BLOCK, /* below, most of a record shares blocks with its neighbours */
-    SLACK = 32 << 10,         /* rounding, the head of a segment, notices, extents */
+    NEW_SEGMENT =
+        8 << 10,      /* what a file takes when it is made and its first bytes are written */
+    SLACK = 32 << 10, /* rounding, the head of a segment, notices, extents */
     LEAST_VICTIMS = 16,
     VICTIM_SHARE = 16,    /* one in so many records is chosen at a time */
     FULL_PAUSE = 1000000, /* us until a full folder is looked at again */
@@ -127,11 +129,21 @@ bool evict_restate(struct disk *d, struct disk_entry *entry, enum record_state s
     return ok;
 }
 
+/* What the folder occupies beside n more bytes: other files, the history that is written anew beside the old one. */
+static uint64_t needed(struct disk *d, uint64_t n)
+{
+    segs_measure_others(d);
+    return n + d->others + d->o.limit / HISTORY_SHARE;
+}
+
 void evict_tell(struct disk *d)
 {
     size_t n = d->n_notices;
     d->n_notices = 0;
-    uint8_t *bytes = n ? mem_alloc(n * NOTICE_BYTES) : NULL;
+    /* Without room nobody is told: the others find out when they read. */
+    bool fits =
+        d->o.limit == 0 || d->blocks + needed(d, n * NOTICE_BYTES + NEW_SEGMENT) <= d->o.limit;
+    uint8_t *bytes = n && fits ? mem_alloc(n * NOTICE_BYTES) : NULL;
     if (!bytes)
         return;
     for (size_t i = 0; i < n; i++)
@@ -275,8 +287,6 @@ bool evict_for(struct disk *d, uint64_t n)
 {
     if (d->o.limit == 0)
         return true;
-    segs_measure_others(d);
-    /* The history is written anew beside the old one. */
-    uint64_t need = n + SLACK + d->others + d->o.limit / HISTORY_SHARE;
+    uint64_t need = needed(d, n + SLACK);
     return need <= d->o.limit && evict_to(d, d->o.limit - need);
 }

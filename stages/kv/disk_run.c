@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RUN_NAME_CAP = 24 };
@@ -33,10 +34,14 @@ uint64_t run_name(struct disk *d)
     int fd = openat(d->dir, file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return 0;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    /* Before it was locked another process may have taken it for a dead run's and unlinked it. */
+    struct stat mine, there;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &mine) != 0 ||
+        fstatat(d->dir, file, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+        there.st_ino != mine.st_ino) {
         close(fd);
         unlinkat(d->dir, file, 0);
-        return 0;
+        return 0; /* the next record asks again */
     }
     d->run_fd = fd;
     return d->run = name;

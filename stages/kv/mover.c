@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-enum { SYNC_BYTES = 32 << 20 }; /* appended before an fdatasync, while more is waiting */
+/* An fdatasync takes milliseconds, and spills wait for it: one for so many bytes, or for so much time. What it
+ * comes too late for costs computing again. */
+enum { SYNC_BYTES = 32 << 20, SYNC_US = 1000000 };
 
 struct lane {
     struct mover *mover;
@@ -198,19 +200,11 @@ static struct move_job *next_job(struct lane *l, bool *undone)
     return j;
 }
 
-static bool is_empty(struct lane *l)
-{
-    pthread_mutex_lock(&l->mover->lock);
-    bool empty = !l->first;
-    pthread_mutex_unlock(&l->mover->lock);
-    return empty;
-}
-
 static void *work(void *arg)
 {
     struct lane *l = arg;
     struct move_job *j;
-    int64_t unsynced = 0;
+    int64_t unsynced = 0, synced_us = clock_us();
     bool undone;
     prctl(PR_SET_NAME, l->move == MOVE_SPILL ? "kv spill" : "kv load", 0, 0, 0);
     numa_stay_near(l->scratch);
@@ -221,13 +215,18 @@ static void *work(void *arg)
         else if (!undone)
             spill(l, j);
         j->us = clock_us() - begin;
-        unsynced += l->move == MOVE_SPILL && j->result ? j->stored_bytes : 0;
+        bool kept = l->move == MOVE_SPILL && j->result == 1 && !j->info.ephemeral;
+        unsynced += kept ? j->stored_bytes : 0;
+        int64_t now = clock_us();
         hand_back(l->mover, j);
-        if (unsynced > 0 && (unsynced >= SYNC_BYTES || is_empty(l))) {
+        if (unsynced >= SYNC_BYTES || (unsynced > 0 && now - synced_us >= SYNC_US)) {
             disk_sync(l->mover->disk);
             unsynced = 0;
+            synced_us = clock_us();
         }
     }
+    if (l->move == MOVE_SPILL)
+        disk_sync(l->mover->disk);
     return NULL;
 }
 

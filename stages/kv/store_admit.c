@@ -264,6 +264,8 @@ static void count_lookup(struct store *s, struct store_prompt *p)
     atomic_fetch_add(&c->hit_tokens[KV_RAM], p->found - p->n_from_disk);
     for (int i = 0; i < p->n_sealed; i++)
         store_consider(s, p, i, true);
+    if (p->has_logits)
+        disk_touch(s->o.disk, prefix_key(&p->keys, p->keys.n_full));
 }
 
 int store_ready(struct store *s, struct store_prompt *p)
