@@ -4,19 +4,44 @@
 
 #include <string.h>
 
+/* Bytes are handled eight at a time; each of the eight stays in its place in memory. */
+#define BYTES(x) (UINT64_C(0x0101010101010101) * (x))
+
+static uint64_t load64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static void store64(uint8_t *p, uint64_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
 /* 16 bytes: low nibbles are values 0..15, high nibbles 16..31. */
 static void read_nibbles(uint8_t *q, const uint8_t *p)
 {
-    for (int i = 0; i < 16; i++) {
-        q[i] = p[i] & 15;
-        q[16 + i] = p[i] >> 4;
+    for (int i = 0; i < 16; i += 8) {
+        uint64_t v = load64(p + i);
+        store64(q + i, v & BYTES(15));
+        store64(q + 16 + i, v >> 4 & BYTES(15));
     }
+}
+
+/* Bit i of four to the lowest bit of byte i, counted from the low end: copies 7 bits apart do not meet. */
+static uint32_t spread4(uint32_t bits)
+{
+    return (bits & 15) * 0x204081 & 0x01010101;
 }
 
 static void add_fifth_bits(uint8_t *q, uint32_t h)
 {
-    for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)(q[i] | (h >> i & 1) << 4);
+    for (int i = 0; i < 32; i += 4) {
+        uint32_t v = load32(q + i) | spread4(h >> i) << 4;
+        for (int j = 0; j < 4; j++)
+            q[i + j] = (uint8_t)(v >> 8 * j);
+    }
 }
 
 static void set_scale(struct block32 *out, float d)
@@ -46,10 +71,11 @@ static void read_k4_k5(struct block32 *out, const uint8_t *p, int s, bool fifth)
     int scale, min;
     read_scale6(p + 4, s, &scale, &min);
     const uint8_t *h = p + 16, *q = p + (fifth ? 48 : 16) + s / 2 * 32;
-    for (int i = 0; i < 32; i++) {
-        out->q[i] = s % 2 ? q[i] >> 4 : q[i] & 15;
+    for (int i = 0; i < 32; i += 8) {
+        uint64_t v = load64(q + i) >> 4 * (s % 2) & BYTES(15);
         if (fifth)
-            out->q[i] = (uint8_t)(out->q[i] | (h[i] >> s & 1) << 4);
+            v |= (load64(h + i) >> s & BYTES(1)) << 4;
+        store64(out->q + i, v);
     }
     set_scale(out, half_to_float(load16(p)) * (float)scale);
     out->m = -(half_to_float(load16(p + 2)) * (float)min);
@@ -62,9 +88,9 @@ static void read_k6(struct block32 *out, const uint8_t *p, int b)
 {
     int half = b / 4, s = b % 4;
     const uint8_t *low = p + 64 * half + 32 * (s % 2), *high = p + 128 + 32 * half;
-    for (int i = 0; i < 32; i++) {
-        int nibble = s < 2 ? low[i] & 15 : low[i] >> 4;
-        out->q[i] = (uint8_t)(nibble | (high[i] >> 2 * s & 3) << 4);
+    for (int i = 0; i < 32; i += 8) {
+        uint64_t nibbles = load64(low + i) >> 4 * (s / 2) & BYTES(15);
+        store64(out->q + i, nibbles | (load64(high + i) >> 2 * s & BYTES(3)) << 4);
     }
     float d = half_to_float(load16(p + 208));
     for (int i = 0; i < 2; i++) {
@@ -101,8 +127,8 @@ void block32_read(struct block32 *out, enum kern_type t, const void *row, int b)
         out->m = half_to_float(load16(p + 2));
         break;
     case KERN_Q8_0:
-        for (int i = 0; i < 32; i++)
-            out->q[i] = p[2 + i] ^ 0x80; /* int8 + 128 */
+        for (int i = 0; i < 32; i += 8)
+            store64(out->q + i, load64(p + 2 + i) ^ BYTES(0x80)); /* int8 + 128 */
         set_scale(out, half_to_float(load16(p)));
         break;
     case KERN_Q4_K:

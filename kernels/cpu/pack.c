@@ -39,21 +39,36 @@ static void put_scale(const struct record_form *f, uint8_t *rec, int c, int i, f
     }
 }
 
-/* Output c of a record that was all zero. */
+static void store_word(uint8_t *p, uint32_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+/* Output c of a record. Four values of k are four bytes of a word, in both: what is done to a word is done to each. */
 static void put_column(const struct record_form *f, uint8_t *rec, int c,
                        const struct block32 *b)
 {
-    for (int k = 0; k < 32; k++) {
-        int q = b->q[k], at = 4 * c + k % 4;
-        if (f->bits == 8) {
-            rec[k / 4 * RECORD_UNIT + at] = (uint8_t)q;
-            continue;
-        }
-        rec[k / 8 * RECORD_UNIT + at] |= (uint8_t)((q & 15) << (k & 4));
-        if (f->bits == 5)
-            rec[256 + at] |= (uint8_t)(q >> 4 << k / 4);
-        if (f->bits == 6)
-            rec[256 + k / 16 * RECORD_UNIT + at] |= (uint8_t)(q >> 4 << 2 * (k / 4 % 4));
+    uint32_t q[8], high[2] = {0};
+    memcpy(q, b->q, sizeof q);
+    uint8_t *at = rec + 4 * c;
+    if (f->bits == 8) {
+        for (int j = 0; j < 8; j++)
+            store_word(at + j * RECORD_UNIT, q[j]);
+    } else {
+        for (int j = 0; j < 4; j++)
+            store_word(at + j * RECORD_UNIT,
+                       (q[2 * j] & 0x0f0f0f0f) | (q[2 * j + 1] & 0x0f0f0f0f) << 4);
+    }
+    if (f->bits == 5) {
+        for (int s = 0; s < 8; s++)
+            high[0] |= (q[s] >> 4 & 0x01010101) << s;
+        store_word(at + 256, high[0]);
+    }
+    if (f->bits == 6) {
+        for (int s = 0; s < 8; s++)
+            high[s / 4] |= (q[s] >> 4 & 0x03030303) << 2 * (s % 4);
+        store_word(at + 256, high[0]);
+        store_word(at + 256 + RECORD_UNIT, high[1]);
     }
     for (int i = 0; i < f->n_scales; i++)
         put_scale(f, rec, c, i, b->d[i]);
@@ -61,36 +76,56 @@ static void put_column(const struct record_form *f, uint8_t *rec, int c,
         put_scale(f, rec, c, f->n_scales, b->m);
 }
 
+/* [n_in][16] from rows; size is 2 or 4. A few k at a time: each row is read in runs, the panel stays in L1. */
 static void pack_float_panel(uint8_t *dst, const uint8_t *src, size_t row_bytes, int cols,
                              int n_in, size_t size)
 {
-    for (int k = 0; k < n_in; k++, dst += PANEL * size)
-        for (int c = 0; c < cols; c++)
-            memcpy(dst + (size_t)c * size, src + (size_t)c * row_bytes + (size_t)k * size,
-                   size);
+    enum { RUN = 32 };
+    for (int begin = 0; begin < n_in; begin += RUN) {
+        int end = n_in - begin < RUN ? n_in : begin + RUN;
+        for (int c = 0; c < cols; c++) {
+            const uint8_t *from = src + (size_t)c * row_bytes;
+            uint8_t *to = dst + (size_t)c * size;
+            for (int k = begin; k < end; k++) {
+                if (size == 2)
+                    memcpy(to + (size_t)k * PANEL * 2, from + (size_t)k * 2, 2);
+                else
+                    memcpy(to + (size_t)k * PANEL * 4, from + (size_t)k * 4, 4);
+            }
+        }
+    }
+}
+
+/* Record by record: what is written stays in L1, and the rows are as many streams as the CPU reads ahead. */
+static void pack_panel(uint8_t *panel, const uint8_t *rows, enum kern_type t, size_t row_bytes,
+                       int cols, int n_in)
+{
+    const struct record_form *f = &record_forms[t];
+    size_t bytes = record_bytes(f);
+    for (int b = 0; b < n_in / 32; b++, panel += bytes) {
+        for (int c = 0; c < cols; c++) {
+            struct block32 block;
+            block32_read(&block, t, rows + (size_t)c * row_bytes, b);
+            put_column(f, panel, c, &block);
+        }
+    }
 }
 
 void kern_pack(void *dst, const void *src, enum kern_type t, int n_out, int n_in, int out_begin,
                int out_end)
 {
-    const struct record_form *f = &record_forms[t];
     size_t row_bytes = kern_row_bytes(t, (size_t)n_in), bytes = panel_bytes(t, n_in);
     for (int out = out_begin; out < out_end; out += PANEL) {
         int cols = n_out - out < PANEL ? n_out - out : PANEL;
         uint8_t *panel = (uint8_t *)dst + (size_t)(out / PANEL) * bytes;
         const uint8_t *rows = (const uint8_t *)src + (size_t)out * row_bytes;
-        memset(panel, 0, bytes);
-        if (!f->bits) {
+        if (cols < PANEL)
+            memset(panel, 0, bytes);
+        if (record_forms[t].bits)
+            pack_panel(panel, rows, t, row_bytes, cols, n_in);
+        else
             pack_float_panel(panel, rows, row_bytes, cols, n_in,
                              (size_t)kern_types[t].block_bytes);
-            continue;
-        }
-        for (int c = 0; c < cols; c++)
-            for (int b = 0; b < n_in / 32; b++) {
-                struct block32 block;
-                block32_read(&block, t, rows + (size_t)c * row_bytes, b);
-                put_column(f, panel + (size_t)b * record_bytes(f), c, &block);
-            }
     }
 }
 
