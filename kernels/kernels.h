@@ -37,6 +37,9 @@ struct kern_weights {
     const void *data; /* kern_packed_bytes(), aligned to 64 */
 };
 
+/* Of the layout, for those who keep packed weights: raise it when kern_pack() gives other bytes. */
+enum { KERN_PACKED_VERSION = 1 };
+
 size_t kern_packed_bytes(enum kern_type t, int n_out, int n_in);
 /* Pack the panels that cover outputs [out_begin, out_end) (multiples of 16, but for the last) from the
  * file's rows. src is the first byte of row 0. Panels are independent: callers may split the range. */

@@ -237,6 +237,16 @@ int job_defaults(struct job *j, struct err *e)
     return 0;
 }
 
+/* A text that names a file is one for every place the job is printed to. */
+static void make_path(const struct job_source *src, const char *base, const char *section,
+                      const char *key, char **text)
+{
+    const struct job_entry *x = job_file_find(src->file, section, key);
+    char *path = file_join(x && x->at.line == 0 ? src->cwd : base, *text);
+    free(*text);
+    *text = path;
+}
+
 static int fill(struct job *j, const struct job_source *src, const char *base, struct err *e)
 {
     if (job_defaults(j, e))
@@ -248,14 +258,11 @@ static int fill(struct job *j, const struct job_source *src, const char *base, s
         j->name = default_name(j->path);
     if (check_required(src, e))
         return -(int)e->code;
-    /* A template that is a file is one for every place the job is printed to. */
-    char **template = &j->prompt.template;
-    if (*template && strpbrk(*template, "/.")) {
-        const struct job_entry *x = job_file_find(src->file, "prompt", "template");
-        char *path = file_join(x && x->at.line == 0 ? src->cwd : base, *template);
-        free(*template);
-        *template = path;
-    }
+    const char *template = j->prompt.template, *packed = j->model.packed_cache;
+    if (template && strpbrk(template, "/."))
+        make_path(src, base, "prompt", "template", &j->prompt.template);
+    if (strcmp(packed, "auto") != 0 && strcmp(packed, "no") != 0)
+        make_path(src, base, "model", "packed_cache", &j->model.packed_cache);
     return job_check(j, src, e);
 }
 

@@ -137,7 +137,9 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
              waiting = (uint64_t)(p->batch + j->limits.queue + 1),
              table = text_blocks_bytes((size_t)j->ingest.max_document),
              one = j->ingest.max_document + table;
-    add(p, PLAN_WEIGHTS, "packed", s->weights, "all matrices, in the layout of the kernels");
+    add(p, PLAN_WEIGHTS, "packed", s->weights, "%s",
+        s->shared ? "mapped from model.packed_cache: shared by processes, can be read again"
+                  : "all matrices, in the layout of the kernels");
     add(p, PLAN_WEIGHTS, "mapped", s->mapped, "rows of the file that stay in use: embeddings");
     add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * page,
         "%d pages of %d tokens, %d layers x %zu bytes", p->n_pages, PAGE_TOKENS, s->n_layer,

@@ -3,6 +3,7 @@
 #include "pipeline/machine.h"
 #include "stages/base/file.h"
 #include "stages/base/log.h"
+#include "stages/base/mem.h"
 #include "stages/kv/trace_read.h"
 #include "stages/task.h"
 
@@ -161,6 +162,27 @@ static int find_facts(struct setup *s, const struct job *job, struct err *e)
     return rc;
 }
 
+/* Weights that are packed in a moment are not worth their room on the disk. */
+enum { PACKED_WORTH = 256 << 20 };
+
+static void use_packed(struct setup *s, const struct job *job)
+{
+    const char *where = job->model.packed_cache;
+    if (strcmp(where, "no") == 0)
+        return;
+    if (strcmp(where, "auto") != 0) {
+        model_use_packed(s->model, where, job->model.packed_limit);
+        return;
+    }
+    char *base = job->kv.disk ? mem_strdup(job->kv.disk) : file_cache_folder();
+    if (base && model_packed_bytes(s->model) >= PACKED_WORTH) {
+        char *folder = file_join(base, "packed");
+        model_use_packed(s->model, folder, job->model.packed_limit);
+        free(folder);
+    }
+    free(base);
+}
+
 int setup_read(struct setup *s, const struct job *job, struct err *e)
 {
     struct machine machine;
@@ -170,6 +192,8 @@ int setup_read(struct setup *s, const struct job *job, struct err *e)
         plan_threads(job, &machine)); /* the plan counts their scratch; loading uses them */
     if (!rc && model_open(&s->model, &job->model, e))
         rc = err_wrap(e, "model.file");
+    if (!rc)
+        use_packed(s, job);
     if (!rc)
         rc = open_prompts(s, job, e);
     if (!rc)

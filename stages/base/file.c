@@ -74,6 +74,14 @@ char *file_join(const char *folder, const char *name)
     return p;
 }
 
+char *file_cache_folder(void)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg && xdg[0] == '/')
+        return file_join(xdg, "quire");
+    return home && home[0] == '/' ? file_join(home, ".cache/quire") : NULL;
+}
+
 int file_sync_parent(const char *path, struct err *e)
 {
     char *dir = file_parent(path);

@@ -49,4 +49,7 @@ char *file_join(const char *folder, const char *name);
 /* The folder part of path as a heap string, "." when there is none. */
 char *file_parent(const char *path);
 
+/* $XDG_CACHE_HOME/quire, or ~/.cache/quire, as a heap string; NULL when there is no such place. */
+char *file_cache_folder(void);
+
 #endif

@@ -25,15 +25,6 @@ enum {
 };
 static const int64_t racy_ns = INT64_C(2000000000);
 
-/* Heap string, or NULL when there is no such place. */
-static char *cache_folder(void)
-{
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (xdg && xdg[0] == '/')
-        return file_join(xdg, "quire");
-    return home && home[0] == '/' ? file_join(home, ".cache/quire") : NULL;
-}
-
 /* The whole path; false for one that a line cannot hold. */
 static bool full_path(const char *path, char out[PATH_MAX])
 {
@@ -126,7 +117,7 @@ static bool has_path(const char *line, size_t n, const char *path)
 bool digest_cache_find(const char *path, const struct file_id *id, struct model_digests *out)
 {
     char full[PATH_MAX], want[ID_DIGITS + 1];
-    char *folder = cache_folder(), *file = folder ? file_join(folder, "digests") : NULL;
+    char *folder = file_cache_folder(), *file = folder ? file_join(folder, "digests") : NULL;
     struct model_digests d;
     struct buf text;
     bool found = false;
@@ -184,7 +175,7 @@ void digest_cache_put(const char *path, const struct file_id *id, int64_t hashed
                       const struct model_digests *d)
 {
     char full[PATH_MAX];
-    char *folder = cache_folder(), *file = folder ? file_join(folder, "digests") : NULL;
+    char *folder = file_cache_folder(), *file = folder ? file_join(folder, "digests") : NULL;
     int64_t changed = id->mtime_ns > id->ctime_ns ? id->mtime_ns : id->ctime_ns;
     struct err e = {0};
     struct buf old, now;

@@ -1,10 +1,13 @@
 #include "stages/model/model.h"
 
+#include "stages/base/clock.h"
 #include "stages/base/file.h"
+#include "stages/base/log.h"
 #include "stages/base/mem.h"
 #include "stages/model/forward.h"
 #include "stages/model/identity.h"
 #include "stages/model/null_model.h"
+#include "stages/model/packed_cache.h"
 #include "stages/model/weights.h"
 
 #include <assert.h>
@@ -26,6 +29,11 @@ struct model {
     struct weights weights;
     struct kernels kernels;
     struct forward *forward; /* NULL until loaded */
+
+    char *packed_folder; /* NULL: packed weights are not kept */
+    uint64_t packed_limit;
+    struct packed_map *packed; /* of an earlier run; NULL: none */
+    struct packed_writer *writer;
 
     char *path; /* of the file */
     bool verify;
@@ -88,6 +96,7 @@ void model_plan(const struct model *m, int max_rows, int max_logits, struct mode
     *out = (struct model_sizes){.n_layer = h->n_layer, .slice_bytes = NULL_MODEL_SLICE_BYTES};
     if (!m->null) {
         out->weights = m->weights.bytes;
+        out->shared = m->packed != NULL;
         out->mapped = forward_mapped_bytes(limits_of(m, max_rows, max_logits));
         if (out->mapped > m->weights.embd->bytes)
             out->mapped = m->weights.embd->bytes;
@@ -110,6 +119,81 @@ static const struct model_digests *digests(struct model *m)
     return m->null ? &m->null_digests : identity_wait(m->identity);
 }
 
+/* What the weights are, and how they are packed. */
+static void packed_key(const struct model *m, const uint8_t weights[HASH_BYTES],
+                       uint8_t out[HASH_BYTES])
+{
+    uint8_t layout[HASH_BYTES];
+    struct hash h;
+    weights_layout(&m->weights, layout);
+    hash_init(&h);
+    hash_field(&h, "weights", weights, HASH_BYTES);
+    hash_field(&h, "layout", layout, HASH_BYTES);
+    hash_end(&h, out);
+}
+
+static void find_packed(struct model *m, const uint8_t weights[HASH_BYTES])
+{
+    uint8_t key[HASH_BYTES];
+    const char *why;
+    packed_key(m, weights, key);
+    m->packed = packed_open(m->packed_folder, key, m->weights.bytes, m->verify, &why);
+    if (why)
+        log_warn("model", "packed weights of an earlier run are not used: %s", why);
+}
+
+/* Only a digest that is remembered is worth asking: to compute one takes longer than to pack. */
+void model_use_packed(struct model *m, const char *folder, uint64_t limit)
+{
+    struct model_digests d;
+    if (m->null)
+        return;
+    assert(!m->packed_folder && !m->forward);
+    m->packed_folder = mem_strdup(folder);
+    m->packed_limit = limit;
+    if (!m->verify && digest_cache_find(m->path, &m->map.id, &d))
+        find_packed(m, d.weights);
+}
+
+uint64_t model_packed_bytes(const struct model *m)
+{
+    return m->null ? 0 : m->weights.bytes;
+}
+
+static void leave_packed(struct model *m)
+{
+    uint8_t key[HASH_BYTES];
+    const char *why;
+    packed_key(m, digests(m)->weights, key);
+    m->writer = packed_write(m->packed_folder, m->packed_limit, key, m->weights.packed,
+                             m->weights.bytes, &why);
+    if (!m->writer)
+        log_debug("model", "packed weights are not kept: %s", why);
+}
+
+static int load_weights(struct model *m, struct err *e)
+{
+    int64_t start = clock_us();
+    struct err damage = {0};
+    if (m->packed_folder && m->verify)
+        find_packed(m, digests(m)->weights);
+    if (m->packed && weights_use(&m->weights, packed_data(m->packed), &damage) != 0) {
+        packed_condemn(m->packed);
+        m->packed = NULL;
+    }
+    int rc = m->packed ? 0 : weights_load(&m->weights, e);
+    if (rc)
+        return rc;
+    if (m->packed)
+        packed_read_ahead(m->packed);
+    log_info("model", "weights %s bytes=%zu s=%.2f",
+             m->packed ? "mapped as an earlier run has packed them" : "packed",
+             m->weights.bytes, (double)(clock_us() - start) / 1e6);
+    if (m->packed_folder && !m->packed)
+        leave_packed(m);
+    return 0;
+}
+
 int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits,
                struct err *e)
 {
@@ -119,7 +203,7 @@ int model_load(struct model *m, const struct kernels *k, int max_rows, int max_l
     if (m->null)
         return 0;
     start_identity(m);
-    int rc = weights_load(&m->weights, e);
+    int rc = load_weights(m, e);
     return rc ? rc
               : forward_new(&m->forward, &m->hparams, &m->weights, &m->kernels, m->limits, e);
 }
@@ -130,7 +214,10 @@ void model_free(struct model *m)
         return;
     identity_free(m->identity);
     forward_free(m->forward);
+    (void)packed_write_end(m->writer);
     weights_release(&m->weights);
+    packed_close(m->packed);
+    free(m->packed_folder);
     vocab_free(m->vocab);
     gguf_release(&m->gguf);
     file_map_close(&m->map);
@@ -219,6 +306,10 @@ static int check_limits(const struct model *m, const struct forward_rows *seqs, 
 int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs, struct err *e)
 {
     int rc = check_limits(m, seqs, n_seqs, e);
+    if (!rc && m->packed && packed_damaged(m->packed))
+        rc = err_set(e, REACH_JOB, ERR_CORRUPT,
+                     "the packed weights of an earlier run were damaged; they are removed: "
+                     "start again");
     if (rc)
         return rc;
     if (!m->null)

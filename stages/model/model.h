@@ -17,8 +17,9 @@
 
 struct model;
 
-struct model_sizes {  /* bytes, but for the last two */
+struct model_sizes {  /* bytes where nothing else is said */
     uint64_t weights; /* packed */
+    bool shared;      /* they are mapped from a file that an earlier run has left */
     uint64_t mapped;  /* part of the file that stays in use through the map (embedding rows) */
     uint64_t scratch; /* activations of a pass */
     uint64_t page_bytes;
@@ -28,6 +29,11 @@ struct model_sizes {  /* bytes, but for the last two */
 
 /* Read the file's metadata: hparams, vocabulary, tensor shapes; all checked. No weights are loaded. */
 int model_open(struct model **out, const struct model_config *c, struct err *e) MUST_CHECK;
+/* Before model_load(): use the packed weights that lie in this folder, or leave them there (packed_cache.h). limit: most
+ * bytes of them in the folder; 0: none. */
+void model_use_packed(struct model *m, const char *folder, uint64_t limit);
+/* Bytes of the packed weights. */
+uint64_t model_packed_bytes(const struct model *m);
 /* What loading and running with max_rows rows per pass will take, max_logits of which want logits. */
 void model_plan(const struct model *m, int max_rows, int max_logits, struct model_sizes *out);
 /* Pack the weights and get scratch for max_rows rows, max_logits of which want logits. k is copied. */
@@ -63,7 +69,7 @@ struct forward_rows {
 };
 /* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over (reach JOB), or for a position past
  * model.context or a token outside the vocabulary (reach DOC; nothing was computed); faults of one sequence's
- * values only set failed. */
+ * values only set failed. -ERR_CORRUPT (reach JOB) when the packed weights of an earlier run turn out to be damaged. */
 int model_forward(struct model *m, struct forward_rows *seqs, int n_seqs,
                   struct err *e) MUST_CHECK;
 

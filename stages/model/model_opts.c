@@ -27,6 +27,17 @@ const struct opt model_opts[] = {
      "earlier run is right. Otherwise a file with the same path, size, times and inode is "
      "taken "
      "for the same."},
+    {"packed_cache", OPT_STRING, M(packed_cache), "auto", 0, 0, NULL, 0,
+     "Folder where the weights stay as the kernels take them, so that the next start maps them "
+     "instead of packing them anew, and processes share them. Never changes an answer; "
+     "deleting "
+     "it costs only time. auto: for weights of 256 MiB and more, the folder packed in kv.disk, "
+     "or in $XDG_CACHE_HOME/quire (~/.cache/quire) without one. no: nowhere. With model.verify "
+     "all of a file is checked before it is used."},
+    {"packed_limit", OPT_BYTES, M(packed_limit), "32GiB", 0, 0x1p60, NULL, 0,
+     "Most that the packed weights of all models may take in that folder; those used longest "
+     "ago "
+     "make room. 0: no limit."},
 };
 const size_t n_model_opts = sizeof(model_opts) / sizeof(model_opts[0]);
 

@@ -11,8 +11,10 @@ struct model_config {
     int kind; /* enum model_kind */
     char *file;
     int context; /* tokens of prompt and answer together; 0: min(8192, what the model was trained for) */
-    int kernels; /* enum kernel_choice */
-    bool verify; /* compute the digests anew, whatever is remembered */
+    int kernels;           /* enum kernel_choice */
+    bool verify;           /* compute the digests anew, whatever is remembered */
+    char *packed_cache;    /* "auto", "no", or a folder */
+    uint64_t packed_limit; /* bytes */
 };
 
 struct prompt_config {

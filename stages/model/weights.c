@@ -3,6 +3,8 @@
  * bindings that is made from them. */
 #include "stages/model/weights.h"
 
+#include "stages/base/clock.h"
+#include "stages/base/log.h"
 #include "stages/base/mem.h"
 
 #include <inttypes.h>
@@ -232,8 +234,27 @@ static void pack_part(void *dst, const struct gguf_tensor *t, int begin, int end
     }
 }
 
+/* A line now and then: some models take minutes on slow disks. */
+struct progress {
+    int64_t start_us, said_us;
+    size_t done, total;
+};
+
+static void report(struct progress *p, size_t more)
+{
+    enum { EVERY_US = 5000000 };
+    int64_t now = clock_us();
+    p->done += more;
+    if (now - p->said_us < EVERY_US)
+        return;
+    p->said_us = now;
+    log_info("model", "packing weights done=%.0f%% bytes=%zu s=%.1f",
+             100.0 * (double)p->done / (double)p->total, p->done,
+             (double)(now - p->start_us) / 1e6);
+}
+
 /* In parts of some megabytes, so that a large tensor is never in memory twice. */
-static void pack(void *dst, const struct gguf_tensor *t)
+static void pack(void *dst, const struct gguf_tensor *t, struct progress *p)
 {
     enum { OUTPUTS = 16 * 1024 };
     int n_out = (int)t->dims[1];
@@ -242,20 +263,30 @@ static void pack(void *dst, const struct gguf_tensor *t)
         int end = n_out - begin < OUTPUTS ? n_out : begin + OUTPUTS;
         pack_part(dst, t, begin, end);
         give_back(t->data + (size_t)begin * row, (size_t)(end - begin) * row);
+        report(p, kern_packed_bytes((enum kern_type)t->type, end - begin, (int)t->dims[0]));
     }
     give_back(t->data, t->bytes); /* the pages at the seams */
 }
 
-static int load_vector(float *dst, const struct gguf_tensor *t, struct err *e)
+static int check_vector(const struct gguf_tensor *t, const float *v, struct err *e)
 {
-    int n = (int)t->dims[0];
-    kern_dequantize_row(dst, t->data, (enum kern_type)t->type, n);
-    for (int i = 0; i < n; i++) {
-        if (!isfinite(dst[i]))
+    for (int i = 0; i < (int)t->dims[0]; i++) {
+        if (!isfinite(v[i]))
             return err_set(e, REACH_JOB, ERR_FORMAT, "tensor %s: value %d is not finite",
                            t->name, i);
     }
     return 0;
+}
+
+/* The tensor lies at `at` now. */
+static void place(const struct weight_binding *b, const void *at)
+{
+    const struct gguf_tensor *t = b->src;
+    if (b->vector)
+        *(const float **)b->dst = at;
+    else
+        *(struct kern_weights *)b->dst = (struct kern_weights){
+            (enum kern_type)t->type, (int)t->dims[1], (int)t->dims[0], at};
 }
 
 int weights_load(struct weights *w, struct err *e)
@@ -266,25 +297,55 @@ int weights_load(struct weights *w, struct err *e)
     if (memory == MAP_FAILED)
         return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for %zu bytes of weights", w->bytes);
     (void)madvise(memory, w->bytes, MADV_HUGEPAGE);
-    w->memory = memory;
+    w->packed = memory;
+    w->own = true;
+    int64_t now = clock_us();
+    struct progress p = {.start_us = now, .said_us = now, .total = w->bytes};
     char *at = memory;
     for (size_t i = 0; i < w->n_bindings; i++) {
         const struct weight_binding *b = &w->bindings[i];
         const struct gguf_tensor *t = b->src;
         if (b->vector) {
-            int rc = load_vector((float *)(void *)at, t, e);
-            if (rc)
-                return rc;
-            *(const float **)b->dst = (const float *)(const void *)at;
+            float *v = (float *)(void *)at;
+            kern_dequantize_row(v, t->data, (enum kern_type)t->type, (int)t->dims[0]);
+            if (check_vector(t, v, e))
+                return -(int)e->code;
             give_back(t->data, t->bytes);
         } else {
-            pack(at, t);
-            *(struct kern_weights *)b->dst = (struct kern_weights){
-                (enum kern_type)t->type, (int)t->dims[1], (int)t->dims[0], at};
+            pack(at, t, &p);
         }
+        place(b, at);
         at += binding_bytes(b);
     }
     return 0;
+}
+
+int weights_use(struct weights *w, const void *packed, struct err *e)
+{
+    const char *at = packed;
+    w->packed = packed;
+    for (size_t i = 0; i < w->n_bindings; i++) {
+        const struct weight_binding *b = &w->bindings[i];
+        if (b->vector && check_vector(b->src, (const float *)(const void *)at, e))
+            return -(int)e->code;
+        place(b, at);
+        at += binding_bytes(b);
+    }
+    return 0;
+}
+
+void weights_layout(const struct weights *w, uint8_t out[HASH_BYTES])
+{
+    struct hash h;
+    hash_init(&h);
+    hash_field_u64(&h, "layout", KERN_PACKED_VERSION);
+    hash_field_u64(&h, "bytes", w->bytes);
+    for (size_t i = 0; i < w->n_bindings; i++) {
+        const struct weight_binding *b = &w->bindings[i];
+        hash_field(&h, "name", b->src->name, strlen(b->src->name));
+        hash_field_u64(&h, "packed bytes", binding_bytes(b));
+    }
+    hash_end(&h, out);
 }
 
 void weights_give_back_embedding(const struct weights *w)
@@ -294,8 +355,8 @@ void weights_give_back_embedding(const struct weights *w)
 
 void weights_release(struct weights *w)
 {
-    if (w->memory)
-        munmap(w->memory, w->bytes);
+    if (w->own)
+        munmap((void *)(uintptr_t)w->packed, w->bytes);
     free(w->layers);
     free(w->bindings);
     *w = (struct weights){0};
