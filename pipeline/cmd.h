@@ -95,6 +95,7 @@ int cmd_inspect(const struct cmd_line *l);
 int cmd_tokenize(const struct cmd_line *l);
 int cmd_kv(const struct cmd_line *l);
 int cmd_doctor(const struct cmd_line *l);
+int cmd_bench(const struct cmd_line *l);
 int cmd_version(const struct cmd_line *l);
 
 #endif

@@ -49,6 +49,16 @@ static const struct cmd_option kv_options[] = {
     {"--dry-run", NULL, "gc: say what would go, and change nothing", NULL},
     {"--last", "N", "trace: the last N events only", NULL},
 };
+static const struct cmd_option bench_options[] = {
+    {"--json", NULL, "print JSON", NULL},
+    {"--what", "LIST", "of load, prefill, decode, attention, codecs, spill; default: all",
+     NULL},
+    {"--quick", NULL, "some 20 seconds instead of two minutes", NULL},
+    {"--threads", "N", "default: what `quire doctor` says", NULL},
+    {"--kernels", "TABLE", "as model.kernels", NULL},
+    {"--depth", "TOKENS", "of the deep prefill; default 6000, quick: 2048", NULL},
+    {"--folder", "FOLDER", "where pages are spilled to; default: $TMPDIR or /tmp", NULL},
+};
 static const struct cmd_option help_options[] = {
     {"--markdown", NULL, "print docs/job-file.md", NULL},
     {"--schema", NULL, "print docs/job.schema.json", NULL},
@@ -127,6 +137,18 @@ const struct cmd cmds[] = {
      "  quire doctor jobs/summarize.yaml\n"
      "  quire doctor kernels",
      0, 2, WORDS_JOB, OPTIONS(job_options), cmd_doctor},
+    {"bench", "MODEL.gguf", "how fast a model runs here",
+     "Loads the model and times pieces of work as a run does them: reading prompts, writing "
+     "answers side by\n"
+     "side, attention, the codecs of KV pages, a prefix that goes to disk and comes back. "
+     "Beside "
+     "each speed\n"
+     "stands its share of what the machine could do at most, measured in the same minutes. "
+     "docs/speed.md says more.\n\n"
+     "  quire bench model.gguf\n"
+     "  quire bench model.gguf --quick --what prefill,decode\n"
+     "  quire bench model.gguf --json > bench.json",
+     1, 1, WORDS_MODEL, OPTIONS(bench_options), cmd_bench},
     {"version", "", "print the version", "  quire version", 0, 0, WORDS_NONE, NULL, 0,
      cmd_version},
 };

@@ -86,7 +86,7 @@ def plan(build, tier, first):
         if p.is_file() and os.access(p, os.X_OK):
             yield f'{build.name} corpus {p.name}', [p, corpus], 600
     for p in sorted((tests / 'vectors').glob('*')):
-        if p.is_file() and os.access(p, os.X_OK) and not p.name.startswith('bench_'):
+        if p.is_file() and os.access(p, os.X_OK):
             yield f'{build.name} vectors {p.name}', [p] + ([] if slow else ['--quick']), 1500
     if not sanitizer or tier == 'all':
         for p in sorted((ROOT / 'tests/golden').glob('run_*.py')):

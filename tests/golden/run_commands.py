@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What the program says and returns for right and wrong command lines.  run_commands.py --quire build/release/quire"""
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -85,6 +86,13 @@ CASES = [
     (f'doctor {JOB} --set model.kind=gguf --set model.file=no.gguf', 1, 'fail  model     model.file: cannot open ', None),
     (f'doctor {JOB} --set ingest.from=nowhere', 1, 'fail  input     ingest.from: ', None),
     (f'doctor kernels {JOB} --set model.kernels=ref --set limits.threads=2', 0, 'table     ref (model.kernels: ref)', None),
+    ('bench nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
+    ('bench README.md', 3, None, 'README.md: '),
+    (f'bench {TINY} --what prefil', 2, None, '--what: unknown part "prefil": load, prefill, '),
+    (f'bench {TINY} --threads 0', 2, None, '--threads: "0" is not a number from 1 to 256'),
+    (f'bench {TINY} --kernels fast', 2, None, '--kernels: unknown table "fast"'),
+    (f'bench {TINY} --quick --what load,prefill --threads 1', 0, 'prefill 256 at 0  ', None),
+    (f'bench {TINY} --quick --what spill --threads 2', 0, ' times as fast as computing', None),
     (f'check {JOB} --set model.kind=null --set model.file=no/such.gguf', 0,
      'note     model.kind is null: model.file is not opened', None),
     (f'run {JOB} --set decode.max_tokens=0', 2, None, '--set: decode.max_tokens: 0 is too small'),
@@ -121,6 +129,21 @@ def run_whole(program):
     with open('/dev/full', 'w') as full:
         p = subprocess.run([program, 'help'], stdout=full, stderr=subprocess.PIPE, text=True)
     return None if p.returncode == 3 and 'cannot write to standard output' in p.stderr else f'/dev/full: {p}'
+
+
+def bench_json(program):
+    """One JSON object whose rows are those that were asked for, with a share of the roof where there is one."""
+    p = subprocess.run([program, 'bench', TINY, '--quick', '--json', '--what', 'decode,codecs'], cwd=ROOT, text=True,
+                       capture_output=True)
+    if p.returncode:
+        return f'bench --json: exit {p.returncode} {p.stderr!r}'
+    found = json.loads(p.stdout)
+    sequences = [r['sequences'] for r in found['rows'] if r['part'] == 'decode']
+    bad = [r for r in found['rows'] if not (r['best'] >= r['median'] > 0 and r['repeats'] > 0)]
+    shares = all(('share_of_roof' in r) == (r['part'] == 'decode') for r in found['rows'])
+    peaks = all(p['all'] > 0 and p['one'] > 0 for p in found['peaks'].values())
+    good = sequences == [1, 2, 4, 8, 16, 24, 32] and not bad and shares and peaks
+    return None if good else f'bench --json: {p.stdout}'
 
 
 def tidy_kv(program):
@@ -169,7 +192,8 @@ def main():
     else:
         skipped = len(MODEL_CASES)
         print(f'SKIP {skipped} cases: no {MODEL} (sh samples/run.sh --setup fetches it)')
-    faults = [(c[0], check(program, c)) for c in cases] + [('a whole run', run_whole(program)), ('kv', tidy_kv(program))]
+    faults = [(c[0], check(program, c)) for c in cases] + [('a whole run', run_whole(program)), ('kv', tidy_kv(program)),
+              ('bench --json', bench_json(program))]
     failed = [f for f in faults if f[1]]
     for words, fault in failed:
         print(f'FAIL quire {words}\n  {fault}')
