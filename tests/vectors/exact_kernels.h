@@ -1,14 +1,11 @@
-/* Kernels that do what the exact implementation of the vectors does where it differs by design, written plainly:
+/* KV pages in single precision, as the exact implementation of the vectors has them, written plainly. With these and
+ * products over float inputs nothing but the order of sums is left between the two.
  *
- *   KV pages in single precision   a slice takes twice the bytes of kern_page_slice_bytes(): per kv head K as
- *                                  [head_dim][64] floats, then V as [64][head_dim]
- *   GELU from a table of halves    its argument and its value are rounded to half precision
- *
- * With them nothing but the order of sums is left between the two. */
+ * A slice takes twice the bytes of kern_page_slice_bytes(): per kv head K as [head_dim][64] floats, then V as
+ * [64][head_dim]. */
 #ifndef QUIRE_TESTS_EXACT_KERNELS_H
 #define QUIRE_TESTS_EXACT_KERNELS_H
 
-#include "kernels/cpu/half.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -81,18 +78,6 @@ static inline void attn_floats(const struct kern_attn_rows *calls, int n_calls, 
                 kv_floats_attend(calls[i].out + (size_t)row * calls[i].ld_out + head * head_dim,
                                  calls[i].q + (size_t)row * calls[i].ld_q + head * head_dim,
                                  &calls[i], row, head / (n_head / n_kv_head), head_dim);
-}
-
-static inline void gelu_mul_halves(float *out, const float *g, const float *u, size_t ld,
-                                   int rows, int n)
-{
-    for (int row = 0; row < rows; row++, out += ld, g += ld, u += ld)
-        for (int i = 0; i < n; i++) {
-            float x = half_to_float(float_to_half(g[i]));
-            float y = 0.5f * x * (1 + tanhf(0.79788456f * x * (1 + 0.044715f * x * x)));
-            y = g[i] <= -10 ? 0 : g[i] >= 10 ? g[i] : half_to_float(float_to_half(y));
-            out[i] = y * u[i];
-        }
 }
 
 #endif
