@@ -92,6 +92,9 @@ def plan(build, tier, first):
         for p in sorted((ROOT / 'tests/golden').glob('run_*.py')):
             command = [sys.executable, p, '--quire', build / 'quire'] + ([] if slow else ['--quick'])
             yield f'{build.name} golden {p.stem.removeprefix("run_")}', command, 1500
+    if first and build.name == 'release':
+        command = [sys.executable, ROOT / 'tests/bench/run_instructions.py', '--program', tests / 'bench/forward_work']
+        yield f'{build.name} instructions', command + ([] if slow else ['--quick']), 600
     if first:
         yield 'lint', [sys.executable, ROOT / 'tests/lint/lint.py', ROOT, build], 300
 
