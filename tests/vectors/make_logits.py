@@ -12,7 +12,7 @@ Gemma llama.cpp must be built with an exact GELU. As it comes, its CPU kernels l
 argument and value to halves, which costs 3e-7 in mean KL divergence and turns near ties. Take the line
 "#define GGML_GELU_FP16" out of ggml/src/ggml-cpu/vec.h, build shared libraries, and name their folder in
 LLAMA_CPP_LIB_PATH and LD_LIBRARY_PATH. Nothing else on the way of these models goes through halves. Made so, the
-logits are within 1e-10 in mean KL divergence of a forward pass in doubles.
+logits are within 1e-9 in mean KL divergence of a forward pass in doubles.
 
 Token ids are those of an existing --out, or, with --texts, of FOLDER/NAME.txt (see PROMPTS), cut to the prompt's
 length; special tokens are recognised in chat.txt only. With --random they are any tokens, two prompts: for models
