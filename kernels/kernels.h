@@ -38,7 +38,7 @@ struct kern_weights {
 };
 
 /* Of the layout, for those who keep packed weights: raise it when kern_pack() gives other bytes. */
-enum { KERN_PACKED_VERSION = 1 };
+enum { KERN_PACKED_VERSION = 2 };
 
 size_t kern_packed_bytes(enum kern_type t, int n_out, int n_in);
 /* Pack the panels that cover outputs [out_begin, out_end) (multiples of 16, but for the last) from the

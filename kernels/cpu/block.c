@@ -79,6 +79,10 @@ static void read_k4_k5(struct block32 *out, const uint8_t *p, int s, bool fifth)
     }
     set_scale(out, half_to_float(load16(p)) * (float)scale);
     out->m = -(half_to_float(load16(p + 2)) * (float)min);
+    out->shared_d = load16(p);
+    out->shared_m = load16(p + 2) ^ 0x8000; /* a product with its sign turned */
+    out->small[0] = (int8_t)scale;
+    out->small[1] = (int8_t)min;
 }
 
 /* Q6_K, two halves of 128 values: 64 bytes of low nibbles and 32 of top bits each. Of the four sub-blocks
@@ -95,8 +99,10 @@ static void read_k6(struct block32 *out, const uint8_t *p, int b)
     float d = half_to_float(load16(p + 208));
     for (int i = 0; i < 2; i++) {
         int scale = p[192 + 2 * b + i];
-        out->d[i] = d * (float)(scale < 128 ? scale : scale - 256);
+        out->small[i] = (int8_t)(scale < 128 ? scale : scale - 256);
+        out->d[i] = d * (float)out->small[i];
     }
+    out->shared_d = load16(p + 208);
 }
 
 void block32_read(struct block32 *out, enum kern_type t, const void *row, int b)

@@ -15,6 +15,10 @@ struct block32 {
     uint8_t q[32]; /* stored value, unsigned; Q8_0: plus 128 */
     float d[2];    /* scale of values 0..15 and 16..31: alike but for Q6_K */
     float m;       /* minimum; 0 for types without */
+    /* What these are products of, in the types whose blocks share halves: d[i] = half(shared_d) * small[i],
+     * m = half(shared_m) * small[n], n the number of scales. */
+    uint16_t shared_d, shared_m;
+    int8_t small[3];
 };
 
 /* Values 32*b .. 32*b+31 of a row of a quantised type. */

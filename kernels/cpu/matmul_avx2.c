@@ -15,10 +15,10 @@ enum {
 typedef void tile_fn(const struct tile_work *t, int rows);
 
 /* A function of its own for every form: the compiler sees constants. */
-#define TILE(name, wide, ...)                                                                  \
+#define TILE(name, shared, ...)                                                                \
     static __attribute__((noinline)) void name(const struct tile_work *t, int rows)            \
     {                                                                                          \
-        add_rows(t, rows, (struct tile_form){__VA_ARGS__}, wide);                              \
+        add_rows(t, rows, (struct tile_form){__VA_ARGS__}, shared);                            \
     }
 
 TILE(tile_4_off, false, .bits = 4, .off_log2 = 3)
@@ -63,13 +63,13 @@ TILE_INLINE void unpack_weights(uint8_t *out, int bits, const uint8_t *rec)
                            record_step(bits, rec, step, h));
 }
 
+/* Records [begin, begin + n) of a panel, rec the first of them. */
 static void unpack(struct matmul_scratch *s, const struct record_form *f, const uint8_t *rec,
-                   int n)
+                   int begin, int n)
 {
-    size_t stride = record_bytes(f);
     uint8_t *out = s->weights;
-    for (int b = 0; b < n; b++, rec += stride) {
-        unpack_scales(s->scales[b], f, rec);
+    for (int b = begin; b < begin + n; rec += record_stride(f, b), b++) {
+        unpack_scales(s->scales[b - begin], f, rec, b);
         switch (f->bits) {
         case 4:
             unpack_weights(out, 4, rec);
@@ -134,7 +134,7 @@ static void unpacked_panel(const struct panel_job *job, struct matmul_scratch *s
     int chunk = (n_blocks + n_chunks - 1) / n_chunks;
     for (int b = 0; b < n_blocks; b += chunk) {
         int n = n_blocks - b < chunk ? n_blocks - b : chunk;
-        unpack(s, f, record_at(job->w, job->panel, b), n);
+        unpack(s, f, record_at(job->w, job->panel, b), b, n);
         struct tile_work work = {
             .w = s->weights, .scales = (const float(*)[SCALE_FLOATS])s->scales, .n = n};
         work.ahead = record_at(job->w, job->panel, b + n);

@@ -35,9 +35,9 @@ TILE(direct_q4_1, true, .bits = 4, .min = true, .n_scales = 1)
 TILE(direct_q5_0, true, .bits = 5, .off = 16, .n_scales = 1)
 TILE(direct_q5_1, true, .bits = 5, .min = true, .n_scales = 1)
 TILE(direct_q8_0, true, .bits = 8, .off = 128, .n_scales = 1)
-TILE(direct_q4_k, true, .bits = 4, .min = true, .wide = true, .n_scales = 1)
-TILE(direct_q5_k, true, .bits = 5, .min = true, .wide = true, .n_scales = 1)
-TILE(direct_q6_k, true, .bits = 6, .off = 32, .wide = true, .n_scales = 2)
+TILE(direct_q4_k, true, .bits = 4, .min = true, .shared = true, .n_scales = 1)
+TILE(direct_q5_k, true, .bits = 5, .min = true, .shared = true, .n_scales = 1)
+TILE(direct_q6_k, true, .bits = 6, .off = 32, .shared = true, .n_scales = 2)
 
 static const struct {
     tile_fn *unpacked, *direct;
@@ -65,14 +65,14 @@ TILE_INLINE void unpack_weights(uint8_t *out, int panels, int bits, const uint8_
                            record_step16(bits, rec, step));
 }
 
-/* n blocks of one panel, the p-th of `panels` side by side. */
+/* Blocks [begin, begin + n) of one panel, rec the first of them, the p-th of `panels` side by side. */
 static void unpack_panel(struct wide_scratch *s, const struct record_form *f,
-                         const uint8_t *rec, int n, int p, int panels)
+                         const uint8_t *rec, int begin, int n, int p, int panels)
 {
     const __m512 magic = _mm512_set1_ps(-MAGIC);
     uint8_t *out = s->weights + RECORD_UNIT * p;
     float *scales = s->scales + scale_floats(f) * p;
-    for (int b = 0; b < n; b++, rec += record_bytes(f)) {
+    for (int b = begin; b < begin + n; rec += record_stride(f, b), b++) {
         switch (f->bits) {
         case 4:
             unpack_weights(out, panels, 4, rec);
@@ -87,12 +87,12 @@ static void unpack_panel(struct wide_scratch *s, const struct record_form *f,
             unpack_weights(out, panels, 8, rec);
         }
         for (int i = 0; i < f->n_scales; i++) {
-            __m512 d = record_scale16(f, rec, i);
+            __m512 d = record_scale16(f, rec, b, i);
             _mm512_store_ps(scales + 32 * i, d);
             _mm512_store_ps(scales + 32 * i + 16, _mm512_mul_ps(d, magic));
         }
         if (f->min)
-            _mm512_store_ps(scales + 32 * f->n_scales, record_scale16(f, rec, f->n_scales));
+            _mm512_store_ps(scales + 32 * f->n_scales, record_scale16(f, rec, b, f->n_scales));
         out += 8 * RECORD_UNIT * panels;
         scales += scale_floats(f) * panels;
     }
@@ -145,19 +145,20 @@ static void add_panels(const struct panel_job *job, bool direct, struct wide_scr
     tile_fn *tile = direct ? tiles[job->w->type].direct : tiles[job->w->type].unpacked;
     struct tile_work work = {.w = s->weights,
                              .scales = s->scales,
-                             .pitch = (size_t)n_blocks * record_bytes(f),
+                             .pitch = record_panel_bytes(f, job->w->n_in),
                              .ld = job->ld};
     for (int p = 0; p < job->panels; p++)
         work.mask[p] = first_lanes(job->w->n_out - (job->panel + p) * PANEL);
     for (int b = 0; b < n_blocks; b += chunk) {
         const uint8_t *rec = record_at(job->w, job->panel, b);
+        work.begin = b;
         work.n = n_blocks - b < chunk ? n_blocks - b : chunk;
         work.first = b == 0;
         if (direct)
             work.w = rec;
         else
             for (int p = 0; p < job->panels; p++)
-                unpack_panel(s, f, rec + (size_t)p * work.pitch, work.n, p, job->panels);
+                unpack_panel(s, f, rec + (size_t)p * work.pitch, b, work.n, p, job->panels);
         for (int i = 0; i < n_tiles; i++) {
             look_ahead(&work, job, b, i, n_tiles);
             add_group(job, tile, &work, job->first + i * TILE_ROWS, b);

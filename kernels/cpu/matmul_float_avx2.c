@@ -92,8 +92,9 @@ static void tile_bf16(float (*acc)[16], int rows, const void *w, const float *x,
     tile_of(acc, rows, KERN_BF16, w, x, ld_x, n);
 }
 
-/* Weights of one record as floats: out[32][16]. */
-static void widen_record(float (*out)[16], const struct record_form *f, const uint8_t *rec)
+/* Weights of record b as floats: out[32][16]. */
+static void widen_record(float (*out)[16], const struct record_form *f, const uint8_t *rec,
+                         int b)
 {
     for (int step = 0; step < 8; step++)
         for (int h = 0; h < 2; h++) {
@@ -104,8 +105,8 @@ static void widen_record(float (*out)[16], const struct record_form *f, const ui
                 q = f->bits == 4   ? record_step(4, rec, step, h)
                     : f->bits == 5 ? record_step(5, rec, step, h)
                                    : record_step(6, rec, step, h);
-            __m256 d = record_scale8(f, rec, step * f->n_scales / 8, h);
-            __m256 m = f->min ? record_scale8(f, rec, f->n_scales, h) : _mm256_setzero_ps();
+            __m256 d = record_scale8(f, rec, b, step * f->n_scales / 8, h);
+            __m256 m = f->min ? record_scale8(f, rec, b, f->n_scales, h) : _mm256_setzero_ps();
             for (int i = 0; i < 4; i++) {
                 __m256i v =
                     _mm256_and_si256(_mm256_srli_epi32(q, 8 * i), _mm256_set1_epi32(255));
@@ -124,7 +125,7 @@ static void widen_panel(float (*out)[16], const struct kern_weights *w, int pane
     const struct record_form *f = &record_forms[w->type];
     if (f->bits) {
         for (int k = 0; k < n; k += 32)
-            widen_record(out + k, f, record_at(w, panel, (begin + k) / 32));
+            widen_record(out + k, f, record_at(w, panel, (begin + k) / 32), (begin + k) / 32);
         return;
     }
     size_t at = ((size_t)panel * (size_t)w->n_in + (size_t)begin) * PANEL;

@@ -37,7 +37,7 @@ static void quantised_column(float *out, size_t ld, const struct kern_weights *w
         for (int k = 0; k < 32; k++)
             weight[k] = record_weight(f, rec, col % PANEL, k) - f->off;
         for (int i = 0; i < f->n_scales + f->min; i++)
-            scale[i] = record_scale(f, rec, col % PANEL, i);
+            scale[i] = record_scale(f, rec, b, col % PANEL, i);
         for (int row = 0; row < in->rows; row++) {
             const struct input_block *a =
                 blocks + (size_t)(row / ROW_GROUP) * (size_t)n_blocks + b;
@@ -63,9 +63,10 @@ static float weight_value(const struct kern_weights *w, int col, int k)
     default: {
         const uint8_t *rec = record_at(w, col / PANEL, k / 32);
         int q = record_weight(f, rec, col % PANEL, k % 32);
-        float d = record_scale(f, rec, col % PANEL, k % 32 * f->n_scales / 32);
-        return f->min ? fmaf(d, (float)q, record_scale(f, rec, col % PANEL, f->n_scales))
-                      : d * (float)(q - f->off);
+        float d = record_scale(f, rec, k / 32, col % PANEL, k % 32 * f->n_scales / 32);
+        return f->min
+                   ? fmaf(d, (float)q, record_scale(f, rec, k / 32, col % PANEL, f->n_scales))
+                   : d * (float)(q - f->off);
     }
     }
 }

@@ -134,18 +134,19 @@ TILE_INLINE void add_span(float (*acc)[16], int rows, struct tile_form f,
     }
 }
 
-/* Scales of one block from its record. */
-TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const uint8_t *rec)
+/* Scales of one block from its record, record b of its panel. */
+TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const uint8_t *rec,
+                               int b)
 {
     const __m256 magic = _mm256_set1_ps(-MAGIC);
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < f->n_scales; i++) {
-            __m256 d = record_scale8(f, rec, i, h);
+            __m256 d = record_scale8(f, rec, b, i, h);
             _mm256_store_ps(out + 32 * i + 8 * h, d);
             _mm256_store_ps(out + 32 * i + 16 + 8 * h, _mm256_mul_ps(d, magic));
         }
         if (f->min)
-            _mm256_store_ps(out + 32 + 8 * h, record_scale8(f, rec, f->n_scales, h));
+            _mm256_store_ps(out + 32 + 8 * h, record_scale8(f, rec, b, f->n_scales, h));
     }
 }
 
@@ -153,7 +154,7 @@ TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const ui
 struct tile_work {
     float (*acc)[16];
     const struct input_block *a;
-    const uint8_t *w;                    /* unpacked weights; direct: the first record */
+    const uint8_t *w;                    /* unpacked weights; direct: record 0 of a panel */
     const float (*scales)[SCALE_FLOATS]; /* unpacked; direct: unused */
     int n;
     const uint8_t *
@@ -161,51 +162,52 @@ struct tile_work {
     size_t ahead_bytes;
 };
 
-TILE_INLINE void add_blocks(const struct tile_work *t, int rows, struct tile_form f, bool wide)
+TILE_INLINE void add_blocks(const struct tile_work *t, int rows, struct tile_form f,
+                            bool shared)
 {
     const struct record_form form = {
-        .bits = f.bits, .min = f.min, .wide = wide, .n_scales = f.bits == 6 ? 2 : 1};
-    const size_t stride = f.direct ? record_bytes(&form) : f.bits == 8 ? 1024 : 512;
+        .bits = f.bits, .min = f.min, .shared = shared, .n_scales = f.bits == 6 ? 2 : 1};
     float own[SCALE_FLOATS] __attribute__((aligned(32)));
     const struct input_block *a = t->a;
     const uint8_t *w = t->w, *ahead = t->ahead;
-    for (int b = 0; b < t->n; b++, a++, w += stride) {
+    for (int b = 0; b < t->n; b++, a++) {
         const float *s = f.direct ? own : t->scales[b];
         if (f.direct)
-            unpack_scales(own, &form, w);
+            unpack_scales(own, &form, w, b);
         for (size_t i = 0; i < t->ahead_bytes; i += 64)
             _mm_prefetch((const char *)ahead + i, _MM_HINT_T0);
-        ahead += t->ahead_bytes;
+        ahead += f.direct ? record_stride(&form, b) : t->ahead_bytes;
         if (f.bits == 6) {
             add_span(t->acc, rows, f, a, w, s, 0, 0, 4);
             add_span(t->acc, rows, f, a, w, s, 1, 4, 8);
         } else {
             add_span(t->acc, rows, f, a, w, s, 0, 0, 8);
         }
+        w += f.direct ? record_stride(&form, b) : f.bits == 8 ? 1024 : 512;
     }
 }
 
 /* The tiles of one form: a copy for every number of rows. */
-TILE_INLINE void add_rows(const struct tile_work *t, int rows, struct tile_form f, bool wide)
+TILE_INLINE void add_rows(const struct tile_work *t, int rows, struct tile_form f, bool shared)
 {
     switch (rows) {
     case 1:
-        add_blocks(t, 1, f, wide);
+        add_blocks(t, 1, f, shared);
         break;
     case 2:
-        add_blocks(t, 2, f, wide);
+        add_blocks(t, 2, f, shared);
         break;
     case 3:
-        add_blocks(t, 3, f, wide);
+        add_blocks(t, 3, f, shared);
         break;
     case 4:
-        add_blocks(t, 4, f, wide);
+        add_blocks(t, 4, f, shared);
         break;
     case 5:
-        add_blocks(t, 5, f, wide);
+        add_blocks(t, 5, f, shared);
         break;
     default:
-        add_blocks(t, 6, f, wide);
+        add_blocks(t, 6, f, shared);
     }
 }
 

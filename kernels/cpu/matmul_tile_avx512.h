@@ -35,7 +35,7 @@ struct tile_work {
     const uint8_t *w;           /* unpacked weights; direct: the first panel's first record */
     const float *scales;        /* unpacked; direct: unused */
     size_t pitch;               /* bytes from a panel's records to the next one's */
-    int n;
+    int begin, n;               /* of its panel's blocks; begin: direct only */
     float *out;
     size_t ld;
     __mmask16 mask[TILE_PANELS]; /* outputs of each panel that there are */
@@ -75,7 +75,7 @@ TILE_INLINE __m512i row_start(const char *row, const struct record_form *f, int 
 /* The steps of one scale of a block, added to the float sums. */
 TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int panels,
                           struct tile_form f, const struct tile_work *t,
-                          const char *const row[TILE_ROWS], const uint8_t *w,
+                          const char *const row[TILE_ROWS], const uint8_t *w, int b,
                           const float *scales, int scale)
 {
     int steps = 8 / f.rec.n_scales;
@@ -113,9 +113,9 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
         const float *s = scales + p * scale_floats(&f.rec);
         __m512 d, offset, m = _mm512_setzero_ps();
         if (f.direct) {
-            d = record_scale16(&f.rec, rec, scale);
+            d = record_scale16(&f.rec, rec, b, scale);
             offset = _mm512_mul_ps(d, _mm512_set1_ps(-MAGIC));
-            m = f.rec.min ? record_scale16(&f.rec, rec, f.rec.n_scales) : m;
+            m = f.rec.min ? record_scale16(&f.rec, rec, b, f.rec.n_scales) : m;
         } else {
             d = _mm512_load_ps(s + 32 * scale);
             offset = _mm512_load_ps(s + 32 * scale + 16);
@@ -136,7 +136,6 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
 
 TILE_INLINE void add_blocks(const struct tile_work *t, int rows, int panels, struct tile_form f)
 {
-    const size_t stride = f.direct ? record_bytes(&f.rec) : (size_t)(512 * panels);
     const size_t scale_stride = (size_t)(scale_floats(&f.rec) * panels);
     __m512 acc[TILE_ROWS][TILE_PANELS];
     const char *row[TILE_ROWS];
@@ -162,8 +161,8 @@ TILE_INLINE void add_blocks(const struct tile_work *t, int rows, int panels, str
         ahead += t->ahead_bytes;
         UNROLL
         for (int i = 0; i < f.rec.n_scales; i++)
-            add_span(acc, rows, panels, f, t, row, w, scales, i);
-        w += stride;
+            add_span(acc, rows, panels, f, t, row, w, t->begin + b, scales, i);
+        w += f.direct ? record_stride(&f.rec, t->begin + b) : (size_t)(512 * panels);
         if (!f.direct)
             scales += scale_stride;
         UNROLL

@@ -9,9 +9,9 @@ const struct record_form record_forms[KERN_TYPE_COUNT] = {
     [KERN_Q5_0] = {.bits = 5, .off = 16, .n_scales = 1},
     [KERN_Q5_1] = {.bits = 5, .min = true, .n_scales = 1},
     [KERN_Q8_0] = {.bits = 8, .off = 128, .n_scales = 1},
-    [KERN_Q4_K] = {.bits = 4, .min = true, .wide = true, .n_scales = 1},
-    [KERN_Q5_K] = {.bits = 5, .min = true, .wide = true, .n_scales = 1},
-    [KERN_Q6_K] = {.bits = 6, .off = 32, .wide = true, .n_scales = 2},
+    [KERN_Q4_K] = {.bits = 4, .min = true, .shared = true, .n_scales = 1},
+    [KERN_Q5_K] = {.bits = 5, .min = true, .shared = true, .n_scales = 1},
+    [KERN_Q6_K] = {.bits = 6, .off = 32, .shared = true, .n_scales = 2},
 };
 
 static size_t panel_bytes(enum kern_type t, int n_in)
@@ -19,7 +19,7 @@ static size_t panel_bytes(enum kern_type t, int n_in)
     const struct record_form *f = &record_forms[t];
     if (!f->bits)
         return (size_t)n_in * PANEL * (size_t)kern_types[t].block_bytes;
-    return (size_t)(n_in / 32) * record_bytes(f);
+    return record_panel_bytes(f, n_in);
 }
 
 size_t kern_packed_bytes(enum kern_type t, int n_out, int n_in)
@@ -27,16 +27,32 @@ size_t kern_packed_bytes(enum kern_type t, int n_out, int n_in)
     return (size_t)((n_out + PANEL - 1) / PANEL) * panel_bytes(t, n_in);
 }
 
-static void put_scale(const struct record_form *f, uint8_t *rec, int c, int i, float value)
+static void store_half(uint8_t *p, uint16_t v)
 {
-    uint8_t *s = rec + record_scales_at(f);
-    int at = i * PANEL + c;
-    if (f->wide) {
-        memcpy(s + 4 * at, &value, 4);
-    } else { /* it came from a half: nothing is rounded */
-        uint16_t h = float_to_half(value);
-        memcpy(s + 2 * at, &h, 2);
-    }
+    memcpy(p, &v, sizeof v);
+}
+
+/* They came from halves: nothing is rounded. */
+static void put_scales(const struct record_form *f, uint8_t *rec, int c,
+                       const struct block32 *b)
+{
+    uint8_t *s = rec + record_scales_at(f) + 2 * c;
+    for (int i = 0; i < f->n_scales; i++)
+        store_half(s + i * PANEL * 2, float_to_half(b->d[i]));
+    if (f->min)
+        store_half(s + f->n_scales * PANEL * 2, float_to_half(b->m));
+}
+
+/* shared: where d[16] and m[16] go, before the first of the records that share them. */
+static void put_shared_scales(const struct record_form *f, uint8_t *shared, uint8_t *rec, int c,
+                              const struct block32 *b)
+{
+    uint8_t *s = rec + record_scales_at(f) + c;
+    for (int i = 0; i < f->n_scales + f->min; i++)
+        s[i * PANEL] = (uint8_t)b->small[i];
+    store_half(shared + 2 * c, b->shared_d);
+    if (f->min)
+        store_half(shared + 2 * (PANEL + c), b->shared_m);
 }
 
 static void store_word(uint8_t *p, uint32_t v)
@@ -44,9 +60,9 @@ static void store_word(uint8_t *p, uint32_t v)
     memcpy(p, &v, sizeof v);
 }
 
-/* Output c of a record. Four values of k are four bytes of a word, in both: what is done to a word is done to each. */
-static void put_column(const struct record_form *f, uint8_t *rec, int c,
-                       const struct block32 *b)
+/* The weights of output c of a record. Four values of k are four bytes of a word, in both: what is done to a word is done to each. */
+static void put_weights(const struct record_form *f, uint8_t *rec, int c,
+                        const struct block32 *b)
 {
     uint32_t q[8], high[2] = {0};
     memcpy(q, b->q, sizeof q);
@@ -70,10 +86,6 @@ static void put_column(const struct record_form *f, uint8_t *rec, int c,
         store_word(at + 256, high[0]);
         store_word(at + 256 + RECORD_UNIT, high[1]);
     }
-    for (int i = 0; i < f->n_scales; i++)
-        put_scale(f, rec, c, i, b->d[i]);
-    if (f->min)
-        put_scale(f, rec, c, f->n_scales, b->m);
 }
 
 /* [n_in][16] from rows; size is 2 or 4. A few k at a time: each row is read in runs, the panel stays in L1. */
@@ -101,12 +113,18 @@ static void pack_panel(uint8_t *panel, const uint8_t *rows, enum kern_type t, si
                        int cols, int n_in)
 {
     const struct record_form *f = &record_forms[t];
-    size_t bytes = record_bytes(f);
-    for (int b = 0; b < n_in / 32; b++, panel += bytes) {
+    uint8_t *shared = panel, *rec = panel + shared_bytes(f);
+    for (int b = 0; b < n_in / 32; rec += record_stride(f, b), b++) {
+        if (b % SHARED_RECORDS == 0)
+            shared = rec - shared_bytes(f);
         for (int c = 0; c < cols; c++) {
             struct block32 block;
             block32_read(&block, t, rows + (size_t)c * row_bytes, b);
-            put_column(f, panel, c, &block);
+            put_weights(f, rec, c, &block);
+            if (f->shared)
+                put_shared_scales(f, shared, rec, c, &block);
+            else
+                put_scales(f, rec, c, &block);
         }
     }
 }

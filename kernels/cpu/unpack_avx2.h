@@ -43,13 +43,17 @@ TILE_INLINE __m256i record_step(int bits, const uint8_t *rec, int step, int half
     return q;
 }
 
-/* Row i of the record's scales: i = n_scales is the minimum. */
-TILE_INLINE __m256 record_scale8(const struct record_form *f, const uint8_t *rec, int i,
+/* Row i of the scales of record b: i = n_scales is the minimum. */
+TILE_INLINE __m256 record_scale8(const struct record_form *f, const uint8_t *rec, int b, int i,
                                  int half)
 {
-    const uint8_t *s = rec + record_scales_at(f) + (i * PANEL + 8 * half) * (f->wide ? 4 : 2);
-    return f->wide ? _mm256_castsi256_ps(load_bytes(s))
-                   : _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)s));
+    const uint8_t *s = rec + record_scales_at(f) + (i * PANEL + 8 * half) * (f->shared ? 1 : 2);
+    if (!f->shared)
+        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)s));
+    const uint8_t *shared = shared_row(f, rec, b, i == f->n_scales) + 16 * half;
+    __m256i small = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)s));
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)shared)),
+                         _mm256_cvtepi32_ps(small));
 }
 
 #endif
