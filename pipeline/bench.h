@@ -31,7 +31,8 @@ enum {
     BENCH_SEQUENCES = 32,  /* most that decode side by side */
     BENCH_DECODE_AT = 128, /* where decode begins, and */
     BENCH_DECODE_DEEP = 2048,
-    BENCH_STEPS = 8, /* of decode, timed together */
+    BENCH_FOLDER = 4096, /* bytes of a path */
+    BENCH_STEPS = 8,     /* of decode, timed together */
 };
 
 /* What a piece of work cannot do without. */
@@ -112,6 +113,11 @@ int bench_sequence(struct bench *b, int n, int more, struct block_table **out,
                    struct err *e) MUST_CHECK;
 /* Bytes of keys and values that a token at this position reads, and its operations on them. */
 struct bench_work bench_attention_of(const struct bench *b, int position);
+
+/* A new folder below o.folder; its files out of the system's cache; and gone. It has no folders in it. */
+int bench_folder_make(const struct bench *b, char out[BENCH_FOLDER], struct err *e) MUST_CHECK;
+void bench_folder_cool(const char *folder);
+void bench_folder_remove(const char *folder);
 
 int bench_prefill(struct bench *b, struct err *e) MUST_CHECK;
 int bench_decode(struct bench *b, struct err *e) MUST_CHECK;

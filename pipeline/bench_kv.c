@@ -2,14 +2,9 @@
 #include "pipeline/bench.h"
 
 #include "stages/base/clock.h"
-#include "stages/base/file.h"
 #include "stages/base/mem.h"
 #include "stages/kv/store.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -171,25 +166,6 @@ static int compute(struct bench *b, struct night *x, int tokens, struct err *e)
     return rc;
 }
 
-/* Every file of the folder: gone, or only out of the system's cache. */
-static void each_file(const char *folder, bool remove_it)
-{
-    DIR *d = opendir(folder);
-    for (struct dirent *f; d && (f = readdir(d)) != NULL;) {
-        if (f->d_name[0] == '.')
-            continue;
-        if (remove_it)
-            unlinkat(dirfd(d), f->d_name, 0);
-        int fd = remove_it ? -1 : openat(dirfd(d), f->d_name, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-        close(fd);
-    }
-    if (d)
-        closedir(d);
-}
-
 struct spill_rows {
     struct bench_row *compute, *spill, *restore;
 };
@@ -224,7 +200,7 @@ static int spill_once(struct bench *b, const struct spill_rows *rows, const char
     night_close(&x);
     if (rc)
         return rc;
-    each_file(folder, false);
+    bench_folder_cool(folder);
     at = clock_us();
     rc = night_open(&x, b, folder, tokens, e);
     if (!rc)
@@ -242,8 +218,7 @@ static int spill_once(struct bench *b, const struct spill_rows *rows, const char
 
 int bench_spill(struct bench *b, struct err *e)
 {
-    char folder[4096];
-    const char *place = b->o.folder ? b->o.folder : getenv("TMPDIR");
+    char folder[BENCH_FOLDER];
     int tokens = b->context < b->o.prefix ? b->context : b->o.prefix, rc = 0;
     double bytes = (double)((tokens + PAGE_TOKENS - 1) / PAGE_TOKENS) *
                    (double)page_pool_page_bytes(b->pool);
@@ -257,13 +232,11 @@ int bench_spill(struct bench *b, struct err *e)
     }
     int64_t start = clock_us();
     do {
-        snprintf(folder, sizeof(folder), "%s/quire-bench-XXXXXX", place ? place : "/tmp");
-        if (!mkdtemp(folder))
-            return err_set(e, REACH_JOB, ERR_IO, "cannot make \"%s\": %s", folder,
-                           strerror(errno));
+        rc = bench_folder_make(b, folder, e);
+        if (rc)
+            break;
         rc = spill_once(b, &rows, folder, tokens, e);
-        each_file(folder, true);
-        rmdir(folder);
+        bench_folder_remove(folder);
     } while (!rc && (double)(clock_us() - start) / 1e6 < 4 * b->row_seconds);
     if (!rc)
         rows.restore->factor = rows.compute->seconds[0] / rows.restore->seconds[0];

@@ -3,6 +3,7 @@
 
 #include "pipeline/bench.h"
 #include "pipeline/machine.h"
+#include "stages/base/log.h"
 #include "stages/base/mem.h"
 
 #include <stdio.h>
@@ -85,6 +86,9 @@ int cmd_bench(const struct cmd_line *l)
     struct buf out;
     if (parse_options(l, &o, &e))
         return cmd_fail(&e);
+    if (!cmd_value(l, "--log-level", 0) && !cmd_value(l, "--verbose", 0) &&
+        !cmd_value(l, "--quiet", 0))
+        log_set_level(LOG_WARN); /* each load of the model has a line */
     o.file = mem_strdup(l->args[0]);
     buf_init(&out, CMD_TEXT);
     int rc = bench_run(&b, &o, &e);
