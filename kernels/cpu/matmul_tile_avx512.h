@@ -113,6 +113,8 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
         const float *s = scales + p * scale_floats(&f.rec);
         __m512 d, offset, m = _mm512_setzero_ps();
         if (f.direct) {
+            /* Read after the sums are done, which fill the registers. */
+            __asm__ volatile("" : "+r"(rec));
             d = record_scale16(&f.rec, rec, b, scale);
             offset = _mm512_mul_ps(d, _mm512_set1_ps(-MAGIC));
             m = f.rec.min ? record_scale16(&f.rec, rec, b, f.rec.n_scales) : m;
