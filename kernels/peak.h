@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Some 0.1 ms of work. Returns the operations done; a multiply is one, and so is an add. */
+/* Some 0.2 ms of work: clocks tell microseconds. Returns the operations done; a multiply is one, and so is an add. */
 typedef double kern_peak_fn(void);
 /* Read p[0, n); n is a multiple of 512 and p aligned to 64. */
 typedef void kern_peak_read_fn(const void *p, size_t n);

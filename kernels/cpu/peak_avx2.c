@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-enum { SUMS = 12, TURNS = 20000 };
+enum { SUMS = 12, TURNS = 150000 };
 
 #define TWELVE(X)                                                                              \
     X("%%ymm0")                                                                                \

@@ -3,7 +3,7 @@
 
 #define AVX512 __attribute__((target("avx512f,avx512vnni")))
 
-enum { SUMS = 12, TURNS = 20000 };
+enum { SUMS = 12, TURNS = 150000 };
 
 #define TWELVE(X)                                                                              \
     X("%%zmm0")                                                                                \
