@@ -7,6 +7,7 @@
 kern_prepare_fn prepare_ref, prepare_avx2, prepare_avx512;
 kern_remainder_fn remainder_ref, remainder_avx2, remainder_avx512, remainder_zero;
 kern_matmul_fn matmul_ref, matmul_avx2, matmul_avx512;
+kern_matmul_fn matmul_float_avx512; /* float types only */
 kern_matmul_fn matmul_float_inputs_ref, matmul_float_inputs_avx2;
 kern_rms_norm_fn rms_norm_ref, rms_norm_avx2, rms_norm_avx512;
 kern_rope_fn rope_ref, rope_avx2;

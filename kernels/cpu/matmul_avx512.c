@@ -200,5 +200,5 @@ void matmul_avx512(float *out, size_t ld, const struct kern_weights *w,
     if (record_forms[w->type].bits)
         quantised(out, ld, w, in, scratch);
     else
-        matmul_float_inputs_avx2(out, ld, w, in, scratch);
+        matmul_float_avx512(out, ld, w, in, scratch);
 }
