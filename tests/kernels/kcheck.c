@@ -37,17 +37,35 @@ static int start_test(void **state)
     return 0;
 }
 
-/* The tables, fastest last. */
 static const struct {
     const char *name;
     unsigned flags;
-} tables[] = {{"avx2", KERN_CPU_AVX2}, {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
-enum { TABLES = sizeof tables / sizeof *tables };
+} all_tables[] = {{"avx2", KERN_CPU_AVX2}, {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
+enum { TABLES = sizeof all_tables / sizeof *all_tables };
 
-static void take_table(unsigned flags)
+/* The flags of those under test. */
+static unsigned chosen[TABLES];
+
+/* Those that this CPU has, or one; where it has none, the reference alone. */
+static void choose_tables(const char *only)
 {
-    kernels_init(&kcheck.fast, flags);
-    kernels_init_float_inputs(&kcheck.fast_float, flags);
+    unsigned flags = kern_cpu_flags();
+    for (int i = 0; i < TABLES; i++) {
+        if (only && strcmp(only, all_tables[i].name) != 0)
+            continue;
+        if ((all_tables[i].flags & flags) == all_tables[i].flags)
+            chosen[kcheck.n_tables++] = all_tables[i].flags;
+        else
+            printf("SKIP: this CPU has no %s\n", all_tables[i].name);
+    }
+    if (kcheck.n_tables == 0)
+        kcheck.n_tables = 1;
+}
+
+void kcheck_take_table(int i)
+{
+    kernels_init(&kcheck.fast, chosen[i]);
+    kernels_init_float_inputs(&kcheck.fast_float, chosen[i]);
 }
 
 static int run_table(void)
@@ -67,24 +85,12 @@ static int run_table(void)
     return _cmocka_run_group_tests(kcheck.fast.name, tests, (size_t)n, NULL, NULL);
 }
 
-/* What does not meet a table is checked with each of them again: it costs little. Without any, the reference is
- * checked alone. */
-static int run_all(const char *table)
+/* What does not meet a table is checked with each of them again: it costs little. */
+static int run_all(void)
 {
-    unsigned flags = kern_cpu_flags();
     int failed = 0;
-    if (!flags) {
-        take_table(0);
-        failed = run_table();
-    }
-    for (int i = 0; i < TABLES; i++) {
-        if (table && strcmp(table, tables[i].name) != 0)
-            continue;
-        if ((tables[i].flags & flags) != tables[i].flags) {
-            printf("SKIP: this CPU has no %s\n", tables[i].name);
-            continue;
-        }
-        take_table(tables[i].flags);
+    for (int i = 0; i < kcheck.n_tables; i++) {
+        kcheck_take_table(i);
         failed += run_table();
     }
     return failed;
@@ -93,7 +99,7 @@ static int run_all(const char *table)
 static bool is_table(const char *name)
 {
     for (int i = 0; i < TABLES; i++)
-        if (!strcmp(name, tables[i].name))
+        if (!strcmp(name, all_tables[i].name))
             return true;
     return false;
 }
@@ -127,11 +133,11 @@ int main(int argc, char **argv)
     }
     kernels_init(&kcheck.ref, 0);
     kernels_init_float_inputs(&kcheck.ref_float, 0);
+    choose_tables(table);
     if (bench) {
         kcheck.state = kcheck.seed | 1;
-        take_table(kern_cpu_flags());
         kcheck_bench();
         return 0;
     }
-    return run_all(table);
+    return run_all();
 }

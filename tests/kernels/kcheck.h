@@ -24,11 +24,15 @@
 struct kcheck {
     struct kernels ref, fast;             /* fast: the table under test */
     struct kernels ref_float, fast_float; /* the same with float inputs */
+    int n_tables;
     uint64_t seed, state;
     int rounds; /* per test, before a test's own factor */
     bool all;   /* --long: exhaustive where that is possible */
 };
 extern struct kcheck kcheck;
+
+/* Make the i-th of n_tables, slowest first, the table under test. */
+void kcheck_take_table(int i);
 
 /* ---- random numbers and data ---- */
 

@@ -186,10 +186,12 @@ static void bench_many_rows(enum kern_type t, const struct kernels *fast,
     struct timing ref_time = time_body(multiply, &p, NULL);
     p.in.rows = 512;
     double gops = ops / fast_time.seconds / 1e9;
-    printf("matmul %-5s %-5s 512 rows %4d -> 1536  %7.1f GOP/s  %5.0fx ref  %3.0f %% of %d x "
-           "%.0f\n",
-           kern_types[t].name, inputs, k, gops, gops / (ops * 6 / 512 / ref_time.seconds / 1e9),
-           100 * gops / (fast_time.peak * threads), threads, fast_time.peak);
+    printf(
+        "%-6s matmul %-5s %-5s 512 rows %4d -> 1536  %7.1f GOP/s  %5.0fx ref  %3.0f %% of %d x "
+        "%.0f\n",
+        fast->name, kern_types[t].name, inputs, k, gops,
+        gops / (ops * 6 / 512 / ref_time.seconds / 1e9),
+        100 * gops / (fast_time.peak * threads), threads, fast_time.peak);
     release_product(&p);
 }
 
@@ -197,7 +199,8 @@ static void bench_few_rows(enum kern_type t, double memory)
 {
     static const int sizes[] = {1, 4, 6, 8, 12, 24};
     int k = kern_types[t].block_values == 256 ? 512 : 576;
-    printf("matmul %-5s %4d -> 1536, from memory:", kern_types[t].name, k);
+    printf("%-6s matmul %-5s %4d -> 1536, from memory:", kcheck.fast.name, kern_types[t].name,
+           k);
     struct product p = make_product(t, 24, k, 1536, (size_t)150 << 20);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         p.in.rows = sizes[i];
@@ -298,8 +301,8 @@ static void bench_rows(void)
         struct timing fast = time_body(run_rows, &r, NULL);
         r.k = &kcheck.ref;
         struct timing ref = time_body(run_rows, &r, NULL);
-        printf("%-9s %d rows of %d  %7.2f G values/s  %5.1fx ref\n", row_ops[op], ROWS, N,
-               ROWS * N / fast.seconds / 1e9, ref.seconds / fast.seconds);
+        printf("%-6s %-9s %d rows of %d  %7.2f G values/s  %5.1fx ref\n", kcheck.fast.name,
+               row_ops[op], ROWS, N, ROWS * N / fast.seconds / 1e9, ref.seconds / fast.seconds);
     }
     free(r.x);
     free(r.y);
@@ -343,9 +346,10 @@ static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
     double flop = 4.0 * rows * heads * d * (len - rows / 2.0),
            bytes = 4.0 * len * (double)kv_width;
     int threads = omp_get_max_threads();
-    printf("attn %d heads (%d kv) of %-3d %5d keys, %3d rows  %6.1f GFLOP/s  %3.0f %% of %d x "
+    printf("%-6s attn %d heads (%d kv) of %-3d %5d keys, %3d rows  %6.1f GFLOP/s  %3.0f %% of "
+           "%d x "
            "%.0f",
-           heads, kv_heads, d, len, rows, flop / t.seconds / 1e9,
+           kcheck.fast.name, heads, kv_heads, d, len, rows, flop / t.seconds / 1e9,
            100 * flop / t.seconds / 1e9 / (t.peak * threads), threads, t.peak);
     printf(rows == 1 ? "  (%.1f GB/s of keys and values)\n" : "\n", bytes / t.seconds / 1e9);
     for (int i = 0; i * KERN_PAGE_TOKENS < len; i++)
@@ -357,26 +361,38 @@ static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
     free(a.scratch);
 }
 
+/* The tables take turns, so that their ratio does not depend on the hour. */
 void kcheck_bench(void)
 {
     double memory = memory_peak();
-    printf("%s, %d threads. Peaks of one: byte products %.0f GOP/s, floats %.0f GFLOP/s. "
-           "Memory: %.1f GB/s\n",
-           kcheck.fast.name, omp_get_max_threads(), peak_byte_products(), peak_float_products(),
-           memory);
+    printf("%d threads. Memory: %.1f GB/s\n", omp_get_max_threads(), memory);
+    for (int i = 0; i < kcheck.n_tables; i++) {
+        kcheck_take_table(i);
+        printf("%s, peaks of one thread: byte products %.0f GOP/s, floats %.0f GFLOP/s\n",
+               kcheck.fast.name, peak_byte_products(), peak_float_products());
+    }
     for (int t = 0; t < KERN_TYPE_COUNT; t++)
-        bench_many_rows((enum kern_type)t, &kcheck.fast, &kcheck.ref,
-                        kern_types[t].block_values > 1 ? "int8" : "float",
-                        kern_types[t].block_values == 1);
+        for (int i = 0; i < kcheck.n_tables; i++) {
+            kcheck_take_table(i);
+            bench_many_rows((enum kern_type)t, &kcheck.fast, &kcheck.ref,
+                            kern_types[t].block_values > 1 ? "int8" : "float",
+                            kern_types[t].block_values == 1);
+        }
     bench_many_rows(KERN_Q4_1, &kcheck.fast_float, &kcheck.ref_float, "float", true);
-    for (int t = 0; t < KERN_TYPE_COUNT; t++) {
-        memory = fmax(memory, memory_peak());
-        bench_few_rows((enum kern_type)t, memory);
+    for (int t = 0; t < KERN_TYPE_COUNT; t++)
+        for (int i = 0; i < kcheck.n_tables; i++) {
+            kcheck_take_table(i);
+            memory = fmax(memory, memory_peak());
+            bench_few_rows((enum kern_type)t, memory);
+        }
+    for (int i = 0; i < kcheck.n_tables; i++) {
+        kcheck_take_table(i);
+        bench_rows();
     }
-    bench_rows();
-    for (int i = 0; i < 2; i++) {
-        int rows = i ? 1 : 256;
-        bench_attn(9, 3, 64, 2048, rows);
-        bench_attn(4, 1, 256, 2048, rows);
-    }
+    for (int rows = 256; rows > 0; rows -= 255)
+        for (int i = 0; i < kcheck.n_tables; i++) {
+            kcheck_take_table(i);
+            bench_attn(9, 3, 64, 2048, rows);
+            bench_attn(4, 1, 256, 2048, rows);
+        }
 }
