@@ -55,7 +55,7 @@ static inline float max16(__m512 v)
 /* The first n lanes (all of them from 16 up), n >= 0. */
 static inline __mmask16 first_lanes(int n)
 {
-    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
 }
 
 /* Values x[0..15] of which n are left: zero beyond, and nothing beyond is touched. */

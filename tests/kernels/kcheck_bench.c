@@ -364,6 +364,7 @@ static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
 /* The tables take turns, so that their ratio does not depend on the hour. */
 void kcheck_bench(void)
 {
+    kcheck_take_table(0);
     double memory = memory_peak();
     printf("%d threads. Memory: %.1f GB/s\n", omp_get_max_threads(), memory);
     for (int i = 0; i < kcheck.n_tables; i++) {
