@@ -3,18 +3,20 @@
 
     tests/run.py [--tier quick|all] [--only TEXT] BUILD...
 
-Each test prints one line with its result and time; a failing one also prints its output. The last line is
-"N passed, N failed, N skipped" over single tests (a cmocka program counts as many as it holds).
+Tests run side by side, one for each CPU. Each prints one line with its result and time; a failing one also its
+output. The last line is "N passed, N failed, N skipped" over single tests (a cmocka program counts as many as it holds).
 The first build gets every test of the tier; further ones (sanitizers) the programs only, with --quick where
 a program takes it, since they are many times slower.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -31,6 +33,7 @@ ENV = {
 class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self.lock = threading.Lock()            # of the counts, and of the output
 
 
 def counts(output, code):
@@ -58,6 +61,12 @@ def run(name, command, tally, timeout):
     passed, failed, skipped = counts(output, code)
     if code not in (0, 77) and not failed:          # a crash counts, whatever was printed before it
         failed = 1
+    with tally.lock:
+        tell(name, command, tally, (passed, failed, skipped), start, output, code)
+
+
+def tell(name, command, tally, counted, start, output, code):
+    passed, failed, skipped = counted
     tally.passed += passed
     tally.failed += failed
     tally.skipped += skipped
@@ -103,15 +112,16 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--tier', choices=('quick', 'all'), default='all')
     ap.add_argument('--only', default='', help='run tests whose name holds this text')
+    ap.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time (one for each CPU)')
     ap.add_argument('builds', nargs='+', type=pathlib.Path)
     a = ap.parse_args()
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix='quire-cache-') as cache:   # tests leave no trace in the user's
         os.environ['XDG_CACHE_HOME'] = cache
-        for i, build in enumerate(a.builds):
-            for name, command, timeout in plan(build.resolve(), a.tier, i == 0):
-                if a.only in name:
-                    run(name, command, tally, timeout)
+        tests = [t for i, build in enumerate(a.builds) for t in plan(build.resolve(), a.tier, i == 0) if a.only in t[0]]
+        with concurrent.futures.ThreadPoolExecutor(max(1, a.jobs)) as pool:
+            for done in [pool.submit(run, name, command, tally, timeout) for name, command, timeout in tests]:
+                done.result()                   # an exception of the runner itself is not lost
     print(f'{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped')
     return 1 if tally.failed or not tally.passed else 0
 
