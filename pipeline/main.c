@@ -5,6 +5,7 @@
 #include "stages/base/log.h"
 #include "stages/base/opt.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void let_idle_threads_sleep(char **argv)
 int main(int argc, char **argv)
 {
     let_idle_threads_sleep(argv);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit: write(2) says so */
     struct err e = {0};
     struct cmd_line l;
     struct buf text;

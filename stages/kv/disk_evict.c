@@ -170,9 +170,10 @@ static int least_first(const void *a, const void *b)
     const struct victim *x = a, *y = b;
     if (x->worth != y->worth)
         return x->worth < y->worth ? -1 : 1;
+    /* Of a prompt the first pages are written first, and without them the others are never found. */
     if (x->segment != y->segment)
-        return x->segment < y->segment ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+        return x->segment > y->segment ? -1 : 1;
+    return x->offset > y->offset ? -1 : x->offset < y->offset;
 }
 
 /* The worth of an entry; false: it stays. The table is locked. */

@@ -221,6 +221,9 @@ void store_prompt_done(struct store *s, struct store_prompt *p, const float *log
 {
     int full = p->keys.n_full;
     p->found = p->keys.n_tokens;
+    /* Its pages were used at one time: or eviction would take the first ones first, and with them all. */
+    for (int i = 0; s->o.disk && s->o.reuse && i < full; i++)
+        disk_touch(s->o.disk, prefix_key(&p->keys, i));
     if (!s->o.disk || !s->o.reuse || store_on_disk(s, prefix_key(&p->keys, full)))
         return;
     const uint8_t *key = prefix_key(&p->keys, full);

@@ -1,4 +1,7 @@
-/* The ring is an array of 64-bit words, in the file and in memory alike; trace_read.h has the layout. A writer
+/* The ring is an array of 64-bit words, in the file and in memory alike; trace_read.h has the layout. It is filled in
+ * memory, and each event is copied to the file by write(2) as it comes (about a microsecond): what a killed process
+ * wrote is there, and a file that is cut or deleted under it, or may not grow, costs the trace and nothing else. (A map
+ * of the file would end the process then.) A writer
  *
  *     1. takes a number:  header.next += 1
  *     2. spoils the slot: number = 0
@@ -22,7 +25,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/sdt.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,8 +37,9 @@ enum {
 };
 
 struct kv_ring {
-    _Atomic uint64_t *words; /* the map: header, then slots */
+    _Atomic uint64_t *words; /* header, then slots */
     size_t bytes;
+    int fd; /* -1: in memory alone */
     uint64_t slots;
     int64_t start_us;
 };
@@ -68,33 +71,36 @@ const char *kv_tier_name(enum kv_tier tier)
 
 /* ---- life ---- */
 
-/* A new file of that many bytes, mapped. The name is unlinked first: truncating a file that another process maps
- * would kill that process. */
-static void *map_file(const char *path, size_t bytes, struct err *e)
+/* A new file of that many bytes. The name is unlinked first: another process may still write to its own. */
+static int make_file(const char *path, size_t bytes, struct err *e)
 {
-    void *map = MAP_FAILED;
-    const char *what = "create";
     int fd = -1, failed = 0;
     /* Two runs that begin at once unlink each other's: the later one is found there from then on. */
     for (int i = 0; fd < 0 && i < CREATE_TRIES && (unlink(path) == 0 || errno == ENOENT); i++)
         fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        what = "allocate";
-        failed = posix_fallocate(fd, 0, (off_t)bytes);
-    }
-    if (fd >= 0 && !failed) {
-        what = "map";
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (map == MAP_FAILED) {
-        err_set(e, REACH_DOC, ERR_IO, "%s: cannot %s the ring of KV events: %s", path, what,
-                strerror(failed ? failed : errno));
-        if (fd >= 0)
-            unlink(path);
-    }
     if (fd >= 0)
+        failed = posix_fallocate(fd, 0, (off_t)bytes);
+    if (fd >= 0 && !failed)
+        return fd;
+    err_set(e, REACH_DOC, ERR_IO, "%s: cannot %s the ring of KV events: %s", path,
+            fd < 0 ? "create" : "allocate", strerror(failed ? failed : errno));
+    if (fd >= 0) {
+        unlink(path);
         close(fd);
-    return map;
+    }
+    return -1;
+}
+
+/* Words [first, first + n) to the file. A failure is the loss of an event. */
+static void copy_to_file(const struct kv_ring *r, size_t first, size_t n)
+{
+    uint64_t words[HEADER_WORDS > SLOT_WORDS ? HEADER_WORDS : SLOT_WORDS];
+    if (r->fd < 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        words[i] = atomic_load_explicit(&r->words[first + i], memory_order_relaxed);
+    ssize_t done = pwrite(r->fd, words, 8 * n, (off_t)(8 * first));
+    (void)done;
 }
 
 static void write_header(struct kv_ring *r)
@@ -109,6 +115,7 @@ static void write_header(struct kv_ring *r)
     words[5] = htole64((uint32_t)getpid());
     for (int i = 0; i < HEADER_WORDS; i++)
         atomic_store_explicit(&r->words[i], words[i], memory_order_relaxed);
+    copy_to_file(r, 0, HEADER_WORDS);
 }
 
 int kv_ring_open(struct kv_ring **out, const char *path, int n, struct err *e)
@@ -120,14 +127,18 @@ int kv_ring_open(struct kv_ring **out, const char *path, int n, struct err *e)
     while (slots < (uint64_t)n)
         slots *= 2;
     size_t bytes = TRACE_HEADER_BYTES + (size_t)slots * TRACE_SLOT_BYTES;
-    void *map =
-        path ? map_file(path, bytes, e)
-             : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
-        return path ? -ERR_IO
-                    : err_set(e, REACH_DOC, ERR_NOMEM, "no memory for %d KV events", n);
+    int fd = path ? make_file(path, bytes, e) : -1;
+    if (path && fd < 0)
+        return -ERR_IO;
+    void *words = mem_aligned(bytes);
+    if (!words) {
+        if (fd >= 0)
+            close(fd);
+        return err_set(e, REACH_DOC, ERR_NOMEM, "no memory for %d KV events", n);
+    }
     struct kv_ring *r = mem_need(sizeof(*r));
-    *r = (struct kv_ring){.words = map, .bytes = bytes, .slots = slots, .start_us = clock_us()};
+    *r = (struct kv_ring){
+        .words = words, .bytes = bytes, .fd = fd, .slots = slots, .start_us = clock_us()};
     write_header(r);
     *out = r;
     return 0;
@@ -137,7 +148,9 @@ void kv_ring_close(struct kv_ring *r)
 {
     if (!r)
         return;
-    munmap(r->words, r->bytes);
+    if (r->fd >= 0)
+        close(r->fd);
+    free(r->words);
     free(r);
 }
 
@@ -167,8 +180,8 @@ static void append(struct kv_ring *r, enum kv_op op, enum kv_tier tier, int page
 {
     const uint64_t most = (UINT64_C(1) << TRACE_BYTES_BITS) - 1;
     uint64_t number = take_number(r);
-    _Atomic uint64_t *slot =
-        r->words + HEADER_WORDS + (size_t)(number & (r->slots - 1)) * SLOT_WORDS;
+    size_t at = HEADER_WORDS + (size_t)(number & (r->slots - 1)) * SLOT_WORDS;
+    _Atomic uint64_t *slot = r->words + at;
     uint64_t words[SLOT_WORDS] = {number + 1, (uint64_t)(clock_us() - r->start_us), key,
                                   (bytes < most ? bytes : most) |
                                       (uint64_t)op << TRACE_BYTES_BITS |
@@ -179,6 +192,8 @@ static void append(struct kv_ring *r, enum kv_op op, enum kv_tier tier, int page
     for (int i = 1; i < SLOT_WORDS; i++)
         atomic_store_explicit(&slot[i], htole64(words[i]), memory_order_relaxed);
     atomic_store_explicit(&slot[0], htole64(words[0]), memory_order_release);
+    copy_to_file(r, at, SLOT_WORDS);
+    copy_to_file(r, NEXT, 1);
 }
 
 /* A probe is one nop until a tool attaches to it. */

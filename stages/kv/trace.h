@@ -1,7 +1,7 @@
 /* stages/kv/trace.h - what happens to KV pages, in a ring of events and as USDT probes.
  *
- * What:   kv_trace() fires the probe quire:kv_<op> and appends an event to a ring, which is a file mapped into
- *         memory: a killed process leaves its last events. `quire kv trace` prints it.
+ * What:   kv_trace() fires the probe quire:kv_<op> and appends an event to a ring, in memory and in a file:
+ *         a killed process leaves its last events. `quire kv trace` prints it.
  * Not:    reads no ring: trace_read.h does, and has the bytes of the file.
  * Rules:  1. Writers never wait: each takes the next number, and with it a slot; the oldest event is lost.
  *         2. An event carries its number and a checksum, so that a reader sees a slot that is half written.

