@@ -53,15 +53,20 @@ static int unknown(const char *topic, struct err *e)
 static int on_topic(const char *topic, struct buf *out, struct err *e)
 {
     const struct cmd *cmd = cmd_find(topic);
+    int rc = cmd ? cmd_usage(cmd, out, e) : 0;
+    for (size_t i = 0; i < n_job_sections && !rc; i++) {
+        if (strcmp(job_sections[i].name, topic) != 0)
+            continue;
+        if (cmd) /* kv is both */
+            rc = buf_addf(out, e, "\nAnd in a job file, the section %s:\n\n", topic);
+        return rc ? rc : job_docs_section(&job_sections[i], out, e);
+    }
     if (cmd)
-        return cmd_usage(cmd, out, e);
-    for (size_t i = 0; i < n_job_sections; i++)
-        if (strcmp(job_sections[i].name, topic) == 0)
-            return job_docs_section(&job_sections[i], out, e);
+        return rc;
     const char *dot = strchr(topic, '.');
     int found = 0;
-    int rc = on_key(dot ? topic : NULL, dot ? (size_t)(dot - topic) : 0, dot ? dot + 1 : topic,
-                    &found, out, e);
+    rc = on_key(dot ? topic : NULL, dot ? (size_t)(dot - topic) : 0, dot ? dot + 1 : topic,
+                &found, out, e);
     return rc || found ? rc : unknown(topic, e);
 }
 

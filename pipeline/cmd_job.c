@@ -87,7 +87,8 @@ static int check(const struct job *j, struct buf *out, struct err *e)
 {
     struct setup s = {0};
     struct survey found = {0};
-    int rc = walk(&j->ingest.from, j->write.to, count_file, &found, e);
+    const char *own[WALK_SKIPS] = {j->write.to, j->kv.disk};
+    int rc = walk(&j->ingest.from, own, count_file, &found, e);
     if (!rc)
         rc = output_check(j->write.to, e);
     if (!rc)

@@ -126,10 +126,14 @@ static bool gc_item(void *ctx, const struct disk_item *item)
                 !item->info.ephemeral;
     if (!goes && !item->abandoned)
         return true;
-    g->removed++;
-    g->bytes += item->bytes;
     if (!g->dry_run)
         disk_remove(g->d, item->info.key);
+    struct disk_stats after;
+    disk_get_stats(g->d, &after);
+    if (!g->dry_run && (!after.writing || disk_has(g->d, item->info.key)))
+        return after.writing; /* it stays; once nothing can be written, all do */
+    g->removed++;
+    g->bytes += item->bytes;
     return true;
 }
 

@@ -136,7 +136,8 @@ static enum verdict check_input(const struct patient *p, char *text, size_t cap)
     struct line a = {text, cap};
     struct err e = {0};
     struct files found = {0};
-    if (walk(&p->job->ingest.from, p->job->write.to, count_file, &found, &e))
+    const char *own[WALK_SKIPS] = {p->job->write.to, p->job->kv.disk};
+    if (walk(&p->job->ingest.from, own, count_file, &found, &e))
         return say(a, DOCTOR_FAIL, "%s", e.msg);
     if (found.n == 0)
         return say(a, DOCTOR_WARN, "no file");

@@ -199,7 +199,8 @@ static void judge(struct run *run, int rc, const struct err *e)
     }
 }
 
-static void log_kv(const struct run_stats *stats)
+/* kept: pages may be kept for the next run, for which their stability is measured. */
+static void log_kv(const struct run_stats *stats, bool kept)
 {
     struct err e = {0};
     struct buf line;
@@ -209,7 +210,7 @@ static void log_kv(const struct run_stats *stats)
     if (kv_report_line(&stats->kv, &line, &e) == 0)
         log_info("kv", "%s", line.data);
     buf_clear(&line);
-    if (stability_line(&stats->stability, &line, &e) == 0)
+    if (kept && stability_line(&stats->stability, &line, &e) == 0)
         log_info("kv", "%s", line.data);
     buf_release(&line);
 }
@@ -250,7 +251,7 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
                          run->resolved.len, e);
     log_info("run", "peak memory %.1f MiB, %.1f s", (double)report.peak_rss / (1 << 20),
              report.seconds);
-    log_kv(&run->stats);
+    log_kv(&run->stats, run->setup.disk != NULL);
     free(text);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "stages/ingest/charset.h"
 #include "stages/ingest/reader.h"
 #include "stages/ingest/walk.h"
+#include "stages/kv/kv_opts.h"
 #include "stages/stage.h"
 #include "stages/write/write_opts.h"
 
@@ -36,10 +37,13 @@ static int plan_file(void *to, const struct walk_file *f)
     return 0;
 }
 
-/* The folder of the job's own results, which are never its documents. */
-static const char *results_of(const struct stage *s)
+/* Find the files of the job, but for what it writes itself. */
+static int walk_files(const struct stage *s, walk_fn *fn, void *to, struct err *e)
 {
-    return s->env->write ? s->env->write->to : NULL;
+    const struct stage_env *env = s->env;
+    const char *own[WALK_SKIPS] = {env->write ? env->write->to : NULL,
+                                   env->kv ? env->kv->disk : NULL};
+    return walk(&env->ingest->from, own, fn, to, e);
 }
 
 /* Finds the files once before anything is read: a wrong path stops the job here, and the sum of
@@ -52,7 +56,7 @@ static int ingest_open(struct stage *s, struct err *e)
     int rc = check_encoding("encoding", cfg->encoding, e);
     if (rc == 0)
         rc = check_encoding("name_encoding", cfg->name_encoding, e);
-    return rc == 0 ? walk(&cfg->from, results_of(s), plan_file, s->env->stats, e) : rc;
+    return rc == 0 ? walk_files(s, plan_file, s->env->stats, e) : rc;
 }
 
 static int emit_doc(void *to, struct doc *d)
@@ -82,7 +86,7 @@ static int ingest_source(struct stage *s, struct err *e)
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
     if (!utf8)
         log_warn("ingest", "there is no locale C.UTF-8: entry names may be lost");
-    int rc = walk(&r.cfg->from, results_of(s), read_file, &r, e);
+    int rc = walk_files(s, read_file, &r, e);
     if (utf8) {
         uselocale(before);
         freelocale(utf8);

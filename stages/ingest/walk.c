@@ -32,8 +32,8 @@ struct walk {
     size_t n_roots, roots_cap;
     walk_fn *fn;
     void *to;
-    bool skips; /* the folder that is left out is there, and is this one: */
-    struct stat skip;
+    struct stat skips[WALK_SKIPS]; /* folders that are left out, n_skips of them */
+    int n_skips;
     size_t name_at; /* where the names of the root being walked begin in its paths */
     struct level levels[MAX_NESTING];
     int depth;
@@ -164,8 +164,9 @@ static void leave(struct walk *w)
 
 static int enter(struct walk *w, const char *path, const struct stat *st)
 {
-    if (w->skips && w->skip.st_dev == st->st_dev && w->skip.st_ino == st->st_ino)
-        return 0;
+    for (int i = 0; i < w->n_skips; i++)
+        if (w->skips[i].st_dev == st->st_dev && w->skips[i].st_ino == st->st_ino)
+            return 0;
     for (int i = 0; i < w->depth; i++)
         if (w->levels[i].dev == st->st_dev && w->levels[i].ino == st->st_ino)
             return 0; /* a link back up */
@@ -217,10 +218,12 @@ static int walk_root(struct walk *w, size_t root)
     return rc;
 }
 
-int walk(const struct opt_list *from, const char *skip, walk_fn *fn, void *to, struct err *e)
+int walk(const struct opt_list *from, const char *const skips[WALK_SKIPS], walk_fn *fn,
+         void *to, struct err *e)
 {
     struct walk *w = mem_need(sizeof(*w));
-    w->skips = skip && stat(skip, &w->skip) == 0;
+    for (int i = 0; i < WALK_SKIPS; i++)
+        w->n_skips += skips[i] && stat(skips[i], &w->skips[w->n_skips]) == 0;
     w->fn = fn;
     w->to = to;
     int rc = 0;

@@ -7,8 +7,8 @@
  *         3. A file that two items of `from` lead to by the same path is shown for the first one.
  *         4. A file's name is its path from the item of `from` on: it does not change when the folder
  *            that holds the archive moves.
- *         5. The folder `skip` (write.to; NULL or absent: none) is left out by whatever path it is
- *            reached: results are not the input of their own job.
+ *         5. The folders `skips` (write.to, kv.disk; NULL or absent: none) are left out by whatever path
+ *            they are reached: what a job writes is not its input.
  *         6. A path that is absent, or a glob without a match, is -ERR_CONFIG with reach JOB.
  * Thread: one at a time.
  */
@@ -29,7 +29,9 @@ struct walk_file {
 /* Called for each file. Returns 0 to go on, anything else stops the walk and is returned by it. */
 typedef int walk_fn(void *to, const struct walk_file *f);
 
-int walk(const struct opt_list *from, const char *skip, walk_fn *fn, void *to,
-         struct err *e) MUST_CHECK;
+enum { WALK_SKIPS = 2 };
+
+int walk(const struct opt_list *from, const char *const skips[WALK_SKIPS], walk_fn *fn,
+         void *to, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,6 +1,7 @@
 /* The folder itself: made, locked, made anew when it was deleted; when writing stops; and the file of uses. */
 #include "stages/kv/disk_inner.h"
 
+#include "stages/base/clock.h"
 #include "stages/base/file.h"
 #include "stages/base/log.h"
 #include "stages/base/sys.h"
@@ -15,7 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { USES_FILE_CAP = 128 << 20 };
+enum {
+    USES_FILE_CAP = 128 << 20,
+    LOCK_PAUSE_NS = 1000000,
+    LOCK_PATIENCE_US = 10000000,
+};
 
 uint32_t disk_now(void)
 {
@@ -51,14 +56,17 @@ int folder_open_lock(int dir)
 
 int folder_open(const struct disk_options *o)
 {
-    struct err ignored = {0};
-    if (!o->read_only && mkdir(o->folder, 0700) != 0 && errno == ENOENT) {
+    struct err ignored = {0}; /* errno says it */
+    int why = !o->read_only && mkdir(o->folder, 0700) != 0 ? errno : 0;
+    if (why == ENOENT) {
         char *parent = file_parent(o->folder);
-        if (file_make_dirs(parent, &ignored) == 0 && mkdir(o->folder, 0700) != 0)
-            ignored.code = ERR_IO; /* said by the open below */
+        why = file_make_dirs(parent, &ignored) == 0 && mkdir(o->folder, 0700) == 0 ? 0 : errno;
         free(parent);
     }
-    return open(o->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int dir = open(o->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 && errno == ENOENT && why)
+        errno = why; /* why it is not there */
+    return dir;
 }
 
 /* Are the folder and the lock that we hold those that others find? */
@@ -93,12 +101,18 @@ static bool reopen(struct disk *d)
     return true;
 }
 
+/* A holder writes one record, and is gone. One that was stopped in the middle is not waited for: pages are worth
+ * less than time. */
 static int flock_wait(int fd)
 {
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    int64_t begin = clock_us();
     int rc;
-    do
-        rc = flock(fd, LOCK_EX);
-    while (rc != 0 && errno == EINTR);
+    while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 &&
+           (errno == EINTR || errno == EWOULDBLOCK) && clock_us() - begin < LOCK_PATIENCE_US)
+        nanosleep(&pause, NULL);
+    if (rc != 0 && errno == EWOULDBLOCK)
+        errno = ETIMEDOUT;
     return rc;
 }
 
@@ -108,7 +122,7 @@ bool disk_lock(struct disk *d)
         return false;
     for (int tries = 0;; tries++) {
         if (flock_wait(d->lock) != 0) {
-            disk_fail(d, "cannot take the lock");
+            disk_fail(d, "cannot take the lock (another process that is stopped may hold it)");
             return false;
         }
         if (lock_is_current(d))

@@ -16,7 +16,7 @@ const struct opt kv_opts[] = {
      "wait make room "
      "in memory. Jobs and processes can share it; deleting it costs only time. Unset: memory "
      "alone."},
-    {"disk_limit", OPT_BYTES, AT(disk_limit), "20GiB", 0, 0x1p60, NULL, 0,
+    {"disk_limit", OPT_BYTES, AT(disk_limit), "20GiB", 0, 0x1p50, NULL, 0,
      "Most that the folder may occupy on disk; what is worth least makes room. 0: no limit."},
     {"codec", OPT_ENUM, AT(codec), "split", 0, 0, codecs, 0,
      "How pages are stored. raw and split are exact. q8, k8v4, q4 and layered take a half to a "
