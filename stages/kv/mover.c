@@ -17,13 +17,19 @@
  * comes too late for costs computing again. */
 enum { SYNC_BYTES = 32 << 20, SYNC_US = 1000000 };
 
-struct lane {
+/* Jobs of a lane that wait. */
+struct waiting {
+    pthread_cond_t some; /* a job, or the end */
+    struct move_job *first, **last;
+};
+
+/* A thread of a lane. Who loads waits for it, and half of the time goes into fresh memory: two of them. */
+enum { SPILLERS = 1, LOADERS = 2, WORKERS = SPILLERS + LOADERS };
+struct worker {
     struct mover *mover;
     enum move move;
     pthread_t thread;
     bool started;
-    pthread_cond_t some; /* a job, or the end */
-    struct move_job *first, **last;
     struct codec *codec;
     uint8_t *body; /* [body_cap] */
     void *scratch; /* a page */
@@ -34,11 +40,12 @@ struct mover {
     size_t page_bytes, body_cap;
     pthread_mutex_t lock;     /* of all that follows */
     pthread_cond_t done_some; /* a job became done */
-    struct lane lanes[MOVE_COUNT];
+    struct waiting lanes[MOVE_COUNT];
+    struct worker workers[WORKERS];
     struct move_job *done, **done_last;
     int n_done, pending[MOVE_COUNT];
     bool ending, dropping;
-    bool said_bad; /* the load lane's alone: a record could not be read, and the log has it */
+    atomic_bool said_bad; /* a record could not be read, and the log has it */
     void (*wake)(void *ctx);
     void *wake_ctx;
 };
@@ -66,7 +73,7 @@ void move_job_free(struct move_job *j)
 
 /* The page, then the logits. What is stored of a tail is its positions alone, so its checksum is taken of what decoding
  * gives, not of a page with other bytes behind them. */
-static size_t encode(struct lane *l, struct move_job *j)
+static size_t encode(struct worker *l, struct move_job *j)
 {
     size_t n = 0;
     const void *decoded = j->bytes;
@@ -88,7 +95,7 @@ static size_t encode(struct lane *l, struct move_job *j)
     return n + (size_t)j->info.n_logits * sizeof(float);
 }
 
-static void spill(struct lane *l, struct move_job *j)
+static void spill(struct worker *l, struct move_job *j)
 {
     const uint8_t *body = j->body;
     size_t n = j->n_body;
@@ -117,7 +124,7 @@ static bool is_wanted(const struct record_info *want, const struct record_info *
             (!codec_is_lossy(got->codec) && !codec_is_lossy(want->codec)));
 }
 
-static int unpack(struct lane *l, struct move_job *j, const struct record_info *got, size_t n,
+static int unpack(struct worker *l, struct move_job *j, const struct record_info *got, size_t n,
                   struct err *e)
 {
     size_t logits = (size_t)got->n_logits * sizeof(float);
@@ -140,14 +147,13 @@ static int unpack(struct lane *l, struct move_job *j, const struct record_info *
 /* One line in the log for all of them; the report counts them. */
 static void say_bad(struct mover *m, const struct err *e)
 {
-    if (m->said_bad)
+    if (atomic_exchange(&m->said_bad, true))
         log_debug("kv", "%s", e->msg);
     else
         log_warn("kv", "%s; more of the kind are counted only", e->msg);
-    m->said_bad = true;
 }
 
-static void load(struct lane *l, struct move_job *j)
+static void load(struct worker *l, struct move_job *j)
 {
     struct record_info got;
     struct err e = {0};
@@ -186,15 +192,16 @@ static void hand_back(struct mover *m, struct move_job *j)
     pthread_mutex_unlock(&m->lock);
 }
 
-static struct move_job *next_job(struct lane *l, bool *undone)
+static struct move_job *next_job(struct worker *l, bool *undone)
 {
     struct mover *m = l->mover;
+    struct waiting *w = &m->lanes[l->move];
     pthread_mutex_lock(&m->lock);
-    while (!l->first && !m->ending)
-        pthread_cond_wait(&l->some, &m->lock);
-    struct move_job *j = l->first;
-    if (j && !(l->first = j->next))
-        l->last = &l->first;
+    while (!w->first && !m->ending)
+        pthread_cond_wait(&w->some, &m->lock);
+    struct move_job *j = w->first;
+    if (j && !(w->first = j->next))
+        w->last = &w->first;
     *undone = m->dropping && l->move == MOVE_SPILL;
     pthread_mutex_unlock(&m->lock);
     return j;
@@ -202,7 +209,7 @@ static struct move_job *next_job(struct lane *l, bool *undone)
 
 static void *work(void *arg)
 {
-    struct lane *l = arg;
+    struct worker *l = arg;
     struct move_job *j;
     int64_t unsynced = 0, synced_us = clock_us();
     bool undone;
@@ -230,14 +237,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-static int open_lane(struct mover *m, enum move move, const struct kv_shape *shape,
-                     struct err *e)
+static int open_worker(struct mover *m, struct worker *l, enum move move,
+                       const struct kv_shape *shape, struct err *e)
 {
-    struct lane *l = &m->lanes[move];
     l->mover = m;
     l->move = move;
-    l->last = &l->first;
-    pthread_cond_init(&l->some, NULL);
     l->codec = codec_new(shape);
     l->body = mem_alloc(m->body_cap);
     l->scratch = mem_aligned(m->page_bytes);
@@ -261,9 +265,13 @@ int mover_open(struct mover **out, struct disk *disk, const struct kv_shape *sha
     m->done_last = &m->done;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->done_some, NULL);
-    int rc = open_lane(m, MOVE_SPILL, shape, e);
-    if (!rc)
-        rc = open_lane(m, MOVE_LOAD, shape, e);
+    for (int i = 0; i < MOVE_COUNT; i++) {
+        m->lanes[i].last = &m->lanes[i].first;
+        pthread_cond_init(&m->lanes[i].some, NULL);
+    }
+    int rc = 0;
+    for (int i = 0; i < WORKERS && !rc; i++)
+        rc = open_worker(m, &m->workers[i], i < SPILLERS ? MOVE_SPILL : MOVE_LOAD, shape, e);
     if (rc)
         mover_close(m);
     else
@@ -278,19 +286,18 @@ void mover_close(struct mover *m)
     pthread_mutex_lock(&m->lock);
     m->ending = true;
     for (int i = 0; i < MOVE_COUNT; i++)
-        if (m->lanes[i].mover)
-            pthread_cond_signal(&m->lanes[i].some);
+        pthread_cond_broadcast(&m->lanes[i].some);
     pthread_mutex_unlock(&m->lock);
-    for (int i = 0; i < MOVE_COUNT; i++) {
-        struct lane *l = &m->lanes[i];
+    for (int i = 0; i < WORKERS; i++) {
+        struct worker *l = &m->workers[i];
         if (l->started)
             pthread_join(l->thread, NULL);
         codec_free(l->codec);
         free(l->body);
         free(l->scratch);
-        if (l->mover)
-            pthread_cond_destroy(&l->some);
     }
+    for (int i = 0; i < MOVE_COUNT; i++)
+        pthread_cond_destroy(&m->lanes[i].some);
     for (struct move_job *j = m->done, *next; j; j = next) {
         next = j->next;
         move_job_free(j);
@@ -304,13 +311,13 @@ void mover_close(struct mover *m)
 
 void mover_submit(struct mover *m, struct move_job *j)
 {
-    struct lane *l = &m->lanes[j->move];
+    struct waiting *w = &m->lanes[j->move];
     j->next = NULL;
     pthread_mutex_lock(&m->lock);
-    *l->last = j;
-    l->last = &j->next;
+    *w->last = j;
+    w->last = &j->next;
     m->pending[j->move]++;
-    pthread_cond_signal(&l->some);
+    pthread_cond_signal(&w->some);
     pthread_mutex_unlock(&m->lock);
 }
 

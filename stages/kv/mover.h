@@ -1,7 +1,7 @@
 /* stages/kv/mover.h - the threads that move KV pages between memory and disk.
  *
- * What:   two lanes with a thread each: spills (encode, append) and loads (read, decode, check). Jobs of a lane are
- *         done in order; finished ones wait to be collected by the owner of the pool.
+ * What:   two lanes: spills (encode, append) with one thread, and loads (read, decode, check) with two. Jobs of a
+ *         lane are begun in order; finished ones wait to be collected by the owner of the pool.
  * Not:    decides nothing: what to move, and when, the store says (store.h).
  * Rules:  1. The memory of a job's page belongs to its lane until the job is collected: of a spill it is only read
  *            (a SEALED page with a reference), of a load only written (an OPEN page).

@@ -37,7 +37,7 @@ enum keep { KEEP_AUTO, KEEP_ALL, KEEP_NONE };
 enum {
     STORE_ENCODED = 8, /* pages that are encoded and wait to be written, at most */
     /* Buffers of the size of a page and its logits: those, one being made, and two in each thread and here. */
-    STORE_BUFFERS = STORE_ENCODED + 1 + 6,
+    STORE_BUFFERS = STORE_ENCODED + 1 + 8,
 };
 
 struct store_options {
