@@ -20,6 +20,8 @@ MODEL = 'samples/models/smollm2-135m-instruct-q4_1.gguf'
 CASES = [
     ('', 2, None, 'usage: quire COMMAND'),
     ('help', 0, 'run JOB', None),
+    ('help kv', 0, 'quire kv list', None),          # a command and a section
+    ('help kv', 0, 'Folder for KV pages', None),
     ('--help', 0, 'run JOB', None),
     ('--version', 0, 'quire 0.', None),
     ('version', 0, 'quire 0.', None),

@@ -4,6 +4,7 @@
 
 #include "stages/base/file.h"
 #include "stages/ingest/ingest_opts.h"
+#include "stages/kv/kv_opts.h"
 #include "stages/stage.h"
 #include "stages/stats.h"
 #include "stages/write/write_opts.h"
@@ -24,6 +25,7 @@ enum { TRY_MAX = 512 };
 struct
 try {
     struct ingest_config cfg;
+    struct kv_config kv;
     struct write_config write; /* only `to`, for the folder that is left out; NULL: none */
     char folder[64];           /* temporary; holds what try_file() writes */
     struct doc *docs[TRY_MAX];
@@ -80,8 +82,11 @@ static inline int try_emit(void *to, struct rec *r)
 /* Runs the stage over cfg.from; returns what it returned. */
 static inline int try_run(struct try *t)
 {
-    struct stage_env env = {
-        .ingest = &t->cfg, .write = &t->write, .stats = &t->stats, .cancel = &t->cancel};
+    struct stage_env env = {.ingest = &t->cfg,
+                            .kv = &t->kv,
+                            .write = &t->write,
+                            .stats = &t->stats,
+                            .cancel = &t->cancel};
     struct stage s = {.ops = &ingest_stage, .env = &env, .emit = try_emit, .runner = t};
     int rc = s.ops->open(&s, &t->e);
     return rc == 0 ? s.ops->source(&s, &t->e) : rc;

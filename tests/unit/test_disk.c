@@ -100,6 +100,26 @@ static void colliding_keys_never_give_a_wrong_page(void **state)
     disk_close(d);
 }
 
+/* Without its first pages no other page of a prompt is ever found. */
+static void of_records_used_at_one_time_those_written_first_stay(void **state)
+{
+    (void)state;
+    enum { LIMIT = 4 << 20, FIRST = 20 };
+    struct disk *d = rig_open(&(struct disk_options){.limit = LIMIT});
+    for (int i = 0; i < 200; i++)
+        (void)rig_write(d, i, RIG_BODY, false);
+    for (int i = 0; i < 200; i++) /* the test takes longer than a second, the clock of uses */
+        disk_touch(d, rig_info(i).key);
+    for (int i = 200; i < 230; i++)
+        (void)rig_write(d, i, RIG_BODY, false);
+    struct disk_stats s;
+    disk_get_stats(d, &s);
+    assert_true(s.evicted >= 100);
+    for (int i = 0; i < FIRST; i++)
+        assert_int_equal(rig_read(d, i, RIG_BODY), 1);
+    disk_close(d);
+}
+
 static void pinned_records_outlive_any_eviction(void **state)
 {
     (void)state;
@@ -411,6 +431,7 @@ int main(void)
         IN_A_FOLDER(other_token_ids_under_the_same_key_are_a_miss),
         IN_A_FOLDER(the_limit_holds_at_every_write),
         IN_A_FOLDER(colliding_keys_never_give_a_wrong_page),
+        IN_A_FOLDER(of_records_used_at_one_time_those_written_first_stay),
         IN_A_FOLDER(pinned_records_outlive_any_eviction),
         IN_A_FOLDER(what_a_run_spilled_for_itself_stays_while_it_lives_and_goes_first_after),
         IN_A_FOLDER(when_nothing_may_go_a_write_is_refused_and_the_store_goes_on),

@@ -101,6 +101,21 @@ static void the_folder_of_results_is_left_out(void **state)
     try_free(t);
 }
 
+static void the_folder_of_kv_pages_is_left_out(void **state)
+{
+    (void)state;
+    struct try *t = try_new();
+    char disk[200];
+    make_tree(t);
+    snprintf(disk, sizeof(disk), "%s/in/b", t->folder);
+    t->kv.disk = disk;
+    from_folder(t, "in");
+    assert_int_equal(try_run(t), 0);
+    assert_int_equal(t->n, 4);
+    assert_int_equal(t->stats.bytes_read, t->stats.bytes_planned);
+    try_free(t);
+}
+
 /* Two folders in two places: what is read is the same, and so is its identity. */
 static void an_archive_that_moves_keeps_its_ids(void **state)
 {
@@ -181,6 +196,7 @@ int main(void)
         cmocka_unit_test(folders_are_read_in_byte_order),
         cmocka_unit_test(a_file_named_twice_is_read_once),
         cmocka_unit_test(the_folder_of_results_is_left_out),
+        cmocka_unit_test(the_folder_of_kv_pages_is_left_out),
         cmocka_unit_test(an_archive_that_moves_keeps_its_ids),
         cmocka_unit_test(patterns_choose_files_and_entries),
         cmocka_unit_test(a_missing_path_stops_the_job_and_is_named),

@@ -323,6 +323,25 @@ static void test_a_ring_that_is_replaced_stays_usable_for_its_owner(void **state
     kv_ring_close(old);
 }
 
+/* A map of the file would end the process here. */
+static void test_a_file_that_is_cut_under_the_ring_costs_the_trace_alone(void **state)
+{
+    (void)state;
+    struct kv_ring *r = ring_of(path, 4096);
+    kv_trace(r, KV_ALLOC, KV_RAM, 1, 0, 0);
+    assert_int_equal(truncate(path, 0), 0);
+    for (int i = 0; i < 5000; i++)
+        kv_trace(r, KV_ALLOC, KV_RAM, 2, 0, 0);
+    size_t n;
+    struct err e = {0};
+    struct trace_ring t = {0};
+    const void *bytes = kv_ring_bytes(r, &n);
+    assert_int_equal(trace_read(&t, bytes, n, &e), 0);
+    assert_int_equal(t.written, 5001);
+    trace_ring_release(&t);
+    kv_ring_close(r);
+}
+
 static void test_a_file_that_cannot_be_made_is_an_error_with_its_name(void **state)
 {
     (void)state;
@@ -397,6 +416,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_is_no_ring_is_refused_with_a_reason),
         cmocka_unit_test(test_a_count_of_events_that_is_a_lie_makes_them_unreadable),
         cmocka_unit_test(test_a_ring_that_is_replaced_stays_usable_for_its_owner),
+        cmocka_unit_test(test_a_file_that_is_cut_under_the_ring_costs_the_trace_alone),
         cmocka_unit_test(test_a_file_that_cannot_be_made_is_an_error_with_its_name),
         cmocka_unit_test(test_a_full_disk_is_an_error_at_once_and_leaves_no_file),
         cmocka_unit_test(test_every_operation_is_a_probe_of_the_program),
