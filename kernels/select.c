@@ -1,27 +1,31 @@
 #include "kernels/cpu/cpu.h"
 
+#include "kernels/features.h"
+
 #include <fenv.h>
+#include <string.h>
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
+/* Has the CPU all that a table needs? */
+static bool can_run(const char *table)
+{
+    struct kern_feature all[KERN_FEATURES_MAX];
+    size_t n = kern_features(all, KERN_FEATURES_MAX), needed = 0, there = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool counts = strcmp(all[i].table, table) == 0;
+        needed += counts;
+        there += counts && all[i].there;
+    }
+    return needed > 0 && there == needed;
+}
+
 unsigned kern_cpu_flags(void)
 {
-#if defined(__x86_64__)
-    unsigned a, b, c = 0, d;
-    __builtin_cpu_init(); /* "avx2" includes that the system keeps the upper halves of registers */
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
+    if (!can_run("avx2"))
         return 0;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vnni"))
-        return KERN_CPU_AVX2 | KERN_CPU_AVX512;
-    return KERN_CPU_AVX2;
-#else
-    return 0;
-#endif
+    return can_run("avx512") ? KERN_CPU_AVX2 | KERN_CPU_AVX512 : KERN_CPU_AVX2;
 }
 
 void kernels_init(struct kernels *k, unsigned cpu_flags)

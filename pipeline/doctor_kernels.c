@@ -45,7 +45,7 @@ static void cpu_name(char *out, size_t cap)
 /* A line for each table: what it needs and whether this CPU has it. */
 static int print_features(struct buf *out, struct err *e)
 {
-    struct kern_feature all[32];
+    struct kern_feature all[KERN_FEATURES_MAX];
     size_t n = kern_features(all, ARRAY_LEN(all));
     int rc = 0;
     for (size_t i = 0; !rc && i < n; i++) {

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/input.h"
+#include "kernels/cpu/prepare_rows.h"
 #include "kernels/cpu/simd_avx512.h"
 
 static __m512i magnitudes(__m512 v)
@@ -46,30 +47,14 @@ static void prepare_block(struct input_block *out, int r, const float *x, int n)
     out->n_high[r] = high;
 }
 
-static void prepare_group(struct input_block *blocks, const struct kern_input *in, int first,
-                          uint8_t *bad)
-{
-    int k = in->k, n_blocks = input_blocks(k);
-    int rows = in->rows - first < ROW_GROUP ? in->rows - first : ROW_GROUP;
-    if (rows < ROW_GROUP)
-        memset(blocks, 0, (size_t)n_blocks * sizeof *blocks);
-    for (int r = 0; r < rows; r++) {
-        const float *x = in->x + (size_t)(first + r) * (size_t)k;
-        bool ok = all_finite(x, k);
-        if (!ok)
-            bad[first + r] = 1;
-        for (int b = 0; b < n_blocks; b++)
-            prepare_block(blocks + b, r, x + 32 * b, !ok ? 0 : k - 32 * b);
-    }
-}
-
 void prepare_avx512(struct kern_input *in, uint8_t *bad)
 {
     struct input_block *blocks = in->mem;
     int groups = input_groups(in->rows), n_blocks = input_blocks(in->k);
 #pragma omp parallel for if ((size_t)in->rows * (size_t)in->k > PARALLEL_VALUES)
     for (int g = 0; g < groups; g++)
-        prepare_group(blocks + (size_t)g * (size_t)n_blocks, in, g * ROW_GROUP, bad);
+        prepare_group(blocks + (size_t)g * (size_t)n_blocks, in, g * ROW_GROUP, bad, all_finite,
+                      prepare_block);
 }
 
 static void remainder_block(float *out, const float *x, int n)

@@ -1,0 +1,38 @@
+/* kernels/cpu/prepare_rows.h - inputs in groups of rows, for tables that quantise a block at a time.
+ *
+ * What:   the way of a group: which rows and blocks it has, and what becomes of a row that is not finite. A table gives
+ *         the two functions that do the arithmetic; they are inlined, so nothing is called through a pointer.
+ */
+#ifndef QUIRE_KERNELS_CPU_PREPARE_ROWS_H
+#define QUIRE_KERNELS_CPU_PREPARE_ROWS_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/input.h"
+
+#include <string.h>
+
+/* Are all of x[n] finite? */
+typedef bool finite_fn(const float *x, int n);
+/* Row r of a group, block of the n values that are left (n <= 0: none, which gives zeros). */
+typedef void prepare_block_fn(struct input_block *out, int r, const float *x, int n);
+
+/* The rows of `in` from row `first` on, ROW_GROUP of them or those that are left. */
+static inline __attribute__((always_inline)) void
+prepare_group(struct input_block *blocks, const struct kern_input *in, int first, uint8_t *bad,
+              finite_fn *all_finite, prepare_block_fn *prepare_block)
+{
+    int k = in->k, n_blocks = input_blocks(k);
+    int rows = in->rows - first < ROW_GROUP ? in->rows - first : ROW_GROUP;
+    if (rows < ROW_GROUP)
+        memset(blocks, 0, (size_t)n_blocks * sizeof *blocks);
+    for (int r = 0; r < rows; r++) {
+        const float *x = in->x + (size_t)(first + r) * (size_t)k;
+        bool ok = all_finite(x, k);
+        if (!ok)
+            bad[first + r] = 1;
+        for (int b = 0; b < n_blocks; b++)
+            prepare_block(blocks + b, r, x + 32 * b, !ok ? 0 : k - 32 * b);
+    }
+}
+
+#endif
