@@ -4,21 +4,13 @@
 #include "stages/base/clock.h"
 #include "stages/base/mem.h"
 #include "stages/kv/store.h"
+#include "stages/model/fill.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { WAIT_US = 50 };
-
-static struct kv_shape shape_of(const struct bench *b)
-{
-    const struct hparams *h = model_hparams(b->model);
-    return (struct kv_shape){.n_layer = b->sizes.n_layer,
-                             .n_kv_head = h->n_kv_head,
-                             .head_dim = h->head_dim,
-                             .slice_bytes = (b->sizes.slice_bytes + 63) & ~(size_t)63};
-}
 
 /* ---- codecs ---- */
 
@@ -63,7 +55,7 @@ static struct bench_row *coding_row(const struct coding *c, const char *verb)
 
 int bench_codecs(struct bench *b, struct err *e)
 {
-    struct kv_shape shape = shape_of(b);
+    struct kv_shape shape = model_kv_shape(b->model);
     size_t n = (size_t)b->first->n_pages, page_bytes = page_pool_page_bytes(b->pool);
     struct coding c = {.b = b, .codec = codec_new(&shape), .bound = codec_bound(&shape)};
     c.encoded = mem_alloc(n * c.bound);
@@ -114,7 +106,7 @@ static int night_open(struct night *x, const struct bench *b, const char *folder
         rc = page_pool_new(&x->pool, tokens / PAGE_TOKENS + 2, b->sizes.n_layer,
                            b->sizes.slice_bytes, e);
     struct store_options o = {.pool = x->pool,
-                              .shape = shape_of(b),
+                              .shape = model_kv_shape(b->model),
                               .reuse = true,
                               .codec = CODEC_SPLIT,
                               .keep = KEEP_ALL,
@@ -152,17 +144,15 @@ static int admit(struct night *x, struct err *e)
 
 static int compute(struct bench *b, struct night *x, int tokens, struct err *e)
 {
+    struct fill f = {.tokens = b->text.ids,
+                     .n_tokens = tokens,
+                     .pos = x->prompt->found,
+                     .chunk = b->chunk,
+                     .table = x->prompt->table,
+                     .logits = b->logits};
     int rc = 0;
-    for (int at = x->prompt->found; !rc && at < tokens; at += b->chunk) {
-        int n = tokens - at < b->chunk ? tokens - at : b->chunk;
-        struct forward_rows rows = {.tokens = b->text.ids,
-                                    .pos = at,
-                                    .n = n,
-                                    .table = x->prompt->table,
-                                    .want_logits = at + n == tokens,
-                                    .logits = b->logits};
-        rc = model_forward(b->model, &rows, 1, e);
-    }
+    while (!rc && f.pos < tokens)
+        rc = fill_chunk(b->model, &f, e);
     return rc;
 }
 

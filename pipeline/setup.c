@@ -82,21 +82,17 @@ static int open_pages(struct setup *s, const struct job *job, struct run_stats *
                       struct err *e)
 {
     const struct model_sizes *sizes = &s->plan.sizes;
-    const struct hparams *h = model_hparams(s->model);
     enum codec_kind codec = (enum codec_kind)job->kv.codec;
-    bool lossy = codec_is_lossy(codec), null = job->model.kind == MODEL_NULL;
+    bool lossy = codec_is_lossy(codec);
     struct page_use use = {.codec = lossy ? codec_name(codec) : "exact",
                            .attention = "full",
                            .grid = lossy ? PAGE_TOKENS : 0};
     struct store_options o = {
-        .shape = {.n_layer = sizes->n_layer,
-                  .n_kv_head = null ? 0 : h->n_kv_head,
-                  .head_dim = null ? 0 : h->head_dim,
-                  .slice_bytes = (sizes->slice_bytes + 63) & ~(size_t)63},
+        .shape = model_kv_shape(s->model),
         .reuse = job->kv.reuse,
         .codec = codec,
         .keep = (enum keep)job->kv.keep,
-        .n_vocab = h->n_vocab,
+        .n_vocab = model_hparams(s->model)->n_vocab,
         .counters = &stats->kv,
         .stability = &stats->stability,
     };

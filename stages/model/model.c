@@ -90,10 +90,24 @@ static struct forward_limits limits_of(const struct model *m, int max_rows, int 
         .rows = max_rows, .logits = max_logits, .context = m->context};
 }
 
+struct kv_shape model_kv_shape(const struct model *m)
+{
+    const struct hparams *h = &m->hparams;
+    struct kv_shape shape = {.n_layer = h->n_layer, .slice_bytes = NULL_MODEL_SLICE_BYTES};
+    if (!m->null) {
+        shape.n_kv_head = h->n_kv_head;
+        shape.head_dim = h->head_dim;
+        shape.slice_bytes = kern_page_slice_bytes(h->n_kv_head, h->head_dim);
+    }
+    shape.slice_bytes = (shape.slice_bytes + 63) & ~(size_t)63;
+    return shape;
+}
+
 void model_plan(const struct model *m, int max_rows, int max_logits, struct model_sizes *out)
 {
     const struct hparams *h = &m->hparams;
-    *out = (struct model_sizes){.n_layer = h->n_layer, .slice_bytes = NULL_MODEL_SLICE_BYTES};
+    struct kv_shape shape = model_kv_shape(m);
+    *out = (struct model_sizes){.n_layer = shape.n_layer, .slice_bytes = shape.slice_bytes};
     if (!m->null) {
         out->weights = m->weights.bytes;
         out->shared = m->packed != NULL;
@@ -101,9 +115,8 @@ void model_plan(const struct model *m, int max_rows, int max_logits, struct mode
         if (out->mapped > m->weights.embd->bytes)
             out->mapped = m->weights.embd->bytes;
         out->scratch = forward_bytes(h, limits_of(m, max_rows, max_logits));
-        out->slice_bytes = kern_page_slice_bytes(h->n_kv_head, h->head_dim);
     }
-    out->page_bytes = (uint64_t)h->n_layer * ((out->slice_bytes + 63) & ~(size_t)63);
+    out->page_bytes = (uint64_t)shape.n_layer * shape.slice_bytes;
 }
 
 /* Found in the cache, or computed beside the packing. */

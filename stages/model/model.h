@@ -11,6 +11,7 @@
 
 #include "kernels/kernels.h"
 #include "stages/kv/block_table.h"
+#include "stages/kv/codec.h"
 #include "stages/model/hparams.h"
 #include "stages/model/model_opts.h"
 #include "stages/model/vocab.h"
@@ -40,6 +41,9 @@ void model_plan(const struct model *m, int max_rows, int max_logits, struct mode
 int model_load(struct model *m, const struct kernels *k, int max_rows, int max_logits,
                struct err *e) MUST_CHECK;
 void model_free(struct model *m);
+
+/* What its KV pages hold. Of the null model bytes that mean nothing to anyone else. */
+struct kv_shape model_kv_shape(const struct model *m);
 
 const struct hparams *model_hparams(const struct model *m);
 const struct vocab *model_vocab(const struct model *m);

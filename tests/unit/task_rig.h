@@ -152,8 +152,7 @@ static inline void rig_open(struct rig *g)
             fail_msg("%s", e.msg);
     }
     struct store_options so = {.pool = g->pages,
-                               .shape = {.n_layer = sizes.n_layer,
-                                         .slice_bytes = (sizes.slice_bytes + 63) & ~(size_t)63},
+                               .shape = model_kv_shape(g->model),
                                .reuse = g->kv.reuse,
                                .codec = CODEC_SPLIT,
                                .keep = (enum keep)g->kv.keep,

@@ -220,16 +220,11 @@ static void pages_of_a_shared_prefix_give_the_same_bytes(void **state)
     struct texts t = texts_of(m);
     one_by_one(m, &t);
     struct page_pool *pool = pool_of(m, 16);
-    struct model_sizes sizes;
-    model_plan(m, MAX_ROWS, MAX_ROWS, &sizes);
     struct kv_counters counters = {0};
     struct stability stability = {0};
     struct store *store;
     struct store_options o = {.pool = pool,
-                              .shape = {.n_layer = sizes.n_layer,
-                                        .n_kv_head = model_hparams(m)->n_kv_head,
-                                        .head_dim = model_hparams(m)->head_dim,
-                                        .slice_bytes = sizes.slice_bytes},
+                              .shape = model_kv_shape(m),
                               .reuse = true,
                               .n_vocab = t.n_vocab,
                               .counters = &counters,

@@ -88,7 +88,7 @@ static void bench_open(struct bench *b, const char *file)
     need(page_pool_new(&b->pool, ARMS * MAX_TOKENS / PAGE_TOKENS, z.n_layer, z.slice_bytes, &e),
          &e);
     const struct hparams *h = model_hparams(b->m);
-    struct kv_shape shape = {z.n_layer, h->n_kv_head, h->head_dim, z.slice_bytes};
+    struct kv_shape shape = model_kv_shape(b->m);
     b->codec = codec_new(&shape);
     b->encoded = malloc(codec_bound(&shape));
     b->page_bytes = (size_t)z.n_layer * z.slice_bytes;
