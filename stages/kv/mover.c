@@ -73,42 +73,42 @@ void move_job_free(struct move_job *j)
 
 /* The page, then the logits. What is stored of a tail is its positions alone, so its checksum is taken of what decoding
  * gives, not of a page with other bytes behind them. */
-static size_t encode(struct worker *l, struct move_job *j)
+static size_t encode(struct worker *w, struct move_job *j)
 {
     size_t n = 0;
     const void *decoded = j->bytes;
     if (j->page != PAGE_NONE) {
-        n = codec_encode(l->codec, j->info.codec, j->bytes, j->info.n_tokens, l->body);
+        n = codec_encode(w->codec, j->info.codec, j->bytes, j->info.n_tokens, w->body);
         if (j->info.n_tokens < PAGE_TOKENS) {
             struct err e = {0};
-            int rc = codec_decode(l->codec, j->info.codec, l->body, n, l->scratch,
+            int rc = codec_decode(w->codec, j->info.codec, w->body, n, w->scratch,
                                   j->info.n_tokens, &e);
             assert(rc == 0);
             (void)rc;
-            decoded = l->scratch;
+            decoded = w->scratch;
         }
     }
     if (j->info.n_logits)
-        memcpy(l->body + n, j->logits, (size_t)j->info.n_logits * sizeof(float));
-    j->info.page_hash = disk_page_hash(decoded, j->page != PAGE_NONE ? l->mover->page_bytes : 0,
+        memcpy(w->body + n, j->logits, (size_t)j->info.n_logits * sizeof(float));
+    j->info.page_hash = disk_page_hash(decoded, j->page != PAGE_NONE ? w->mover->page_bytes : 0,
                                        j->logits, j->info.n_logits);
     return n + (size_t)j->info.n_logits * sizeof(float);
 }
 
-static void spill(struct worker *l, struct move_job *j)
+static void spill(struct worker *w, struct move_job *j)
 {
     const uint8_t *body = j->body;
     size_t n = j->n_body;
-    if (disk_has(l->mover->disk, j->info.key)) {
+    if (disk_has(w->mover->disk, j->info.key)) {
         if (!j->info.ephemeral)
-            disk_keep(l->mover->disk, j->info.key);
+            disk_keep(w->mover->disk, j->info.key);
         return;
     }
     if (!body) {
-        n = encode(l, j);
-        body = l->body;
+        n = encode(w, j);
+        body = w->body;
     }
-    j->result = disk_write(l->mover->disk, &j->info, body, n) == 0;
+    j->result = disk_write(w->mover->disk, &j->info, body, n) == 0;
     j->stored_bytes = (int64_t)n;
 }
 
@@ -124,7 +124,7 @@ static bool is_wanted(const struct record_info *want, const struct record_info *
             (!codec_is_lossy(got->codec) && !codec_is_lossy(want->codec)));
 }
 
-static int unpack(struct worker *l, struct move_job *j, const struct record_info *got, size_t n,
+static int unpack(struct worker *w, struct move_job *j, const struct record_info *got, size_t n,
                   struct err *e)
 {
     size_t logits = (size_t)got->n_logits * sizeof(float);
@@ -132,13 +132,13 @@ static int unpack(struct worker *l, struct move_job *j, const struct record_info
         return err_set(e, REACH_DOC, ERR_CORRUPT, "a record is too short for its logits");
     if (j->page != PAGE_NONE) {
         int rc =
-            codec_decode(l->codec, got->codec, l->body, n - logits, j->bytes, got->n_tokens, e);
+            codec_decode(w->codec, got->codec, w->body, n - logits, j->bytes, got->n_tokens, e);
         if (rc)
             return rc;
     }
     if (logits)
-        memcpy(j->logits, l->body + n - logits, logits);
-    if (disk_page_hash(j->bytes, j->page != PAGE_NONE ? l->mover->page_bytes : 0, j->logits,
+        memcpy(j->logits, w->body + n - logits, logits);
+    if (disk_page_hash(j->bytes, j->page != PAGE_NONE ? w->mover->page_bytes : 0, j->logits,
                        got->n_logits) != got->page_hash)
         return err_set(e, REACH_DOC, ERR_CORRUPT, "a page does not decode to what was stored");
     return 1;
@@ -153,15 +153,15 @@ static void say_bad(struct mover *m, const struct err *e)
         log_warn("kv", "%s; more of the kind are counted only", e->msg);
 }
 
-static void load(struct worker *l, struct move_job *j)
+static void load(struct worker *w, struct move_job *j)
 {
     struct record_info got;
     struct err e = {0};
     size_t n = 0;
-    j->result = disk_read(l->mover->disk, j->info.key, j->info.tokens, j->info.n_tokens, &got,
-                          l->body, l->mover->body_cap, &n, &e);
+    j->result = disk_read(w->mover->disk, j->info.key, j->info.tokens, j->info.n_tokens, &got,
+                          w->body, w->mover->body_cap, &n, &e);
     if (j->result < 0)
-        say_bad(l->mover, &e);
+        say_bad(w->mover, &e);
     if (j->result != 1)
         return;
     j->stored_bytes = (int64_t)n;
@@ -169,10 +169,10 @@ static void load(struct worker *l, struct move_job *j)
         j->result = 0;
         return;
     }
-    j->result = unpack(l, j, &got, n, &e);
+    j->result = unpack(w, j, &got, n, &e);
     if (j->result < 0) {
-        say_bad(l->mover, &e);
-        disk_condemn(l->mover->disk, j->info.key);
+        say_bad(w->mover, &e);
+        disk_condemn(w->mover->disk, j->info.key);
     }
 }
 
@@ -192,66 +192,66 @@ static void hand_back(struct mover *m, struct move_job *j)
     pthread_mutex_unlock(&m->lock);
 }
 
-static struct move_job *next_job(struct worker *l, bool *undone)
+static struct move_job *next_job(struct worker *w, bool *undone)
 {
-    struct mover *m = l->mover;
-    struct waiting *w = &m->lanes[l->move];
+    struct mover *m = w->mover;
+    struct waiting *lane = &m->lanes[w->move];
     pthread_mutex_lock(&m->lock);
-    while (!w->first && !m->ending)
-        pthread_cond_wait(&w->some, &m->lock);
-    struct move_job *j = w->first;
-    if (j && !(w->first = j->next))
-        w->last = &w->first;
-    *undone = m->dropping && l->move == MOVE_SPILL;
+    while (!lane->first && !m->ending)
+        pthread_cond_wait(&lane->some, &m->lock);
+    struct move_job *j = lane->first;
+    if (j && !(lane->first = j->next))
+        lane->last = &lane->first;
+    *undone = m->dropping && w->move == MOVE_SPILL;
     pthread_mutex_unlock(&m->lock);
     return j;
 }
 
 static void *work(void *arg)
 {
-    struct worker *l = arg;
+    struct worker *w = arg;
     struct move_job *j;
     int64_t unsynced = 0, synced_us = clock_us();
     bool undone;
-    prctl(PR_SET_NAME, l->move == MOVE_SPILL ? "kv spill" : "kv load", 0, 0, 0);
-    numa_stay_near(l->scratch);
-    while ((j = next_job(l, &undone)) != NULL) {
+    prctl(PR_SET_NAME, w->move == MOVE_SPILL ? "kv spill" : "kv load", 0, 0, 0);
+    numa_stay_near(w->scratch);
+    while ((j = next_job(w, &undone)) != NULL) {
         int64_t begin = clock_us();
-        if (l->move == MOVE_LOAD)
-            load(l, j);
+        if (w->move == MOVE_LOAD)
+            load(w, j);
         else if (!undone)
-            spill(l, j);
+            spill(w, j);
         j->us = clock_us() - begin;
-        bool kept = l->move == MOVE_SPILL && j->result == 1 && !j->info.ephemeral;
+        bool kept = w->move == MOVE_SPILL && j->result == 1 && !j->info.ephemeral;
         unsynced += kept ? j->stored_bytes : 0;
         int64_t now = clock_us();
-        hand_back(l->mover, j);
+        hand_back(w->mover, j);
         if (unsynced >= SYNC_BYTES || (unsynced > 0 && now - synced_us >= SYNC_US)) {
-            disk_sync(l->mover->disk);
+            disk_sync(w->mover->disk);
             unsynced = 0;
             synced_us = clock_us();
         }
     }
-    if (l->move == MOVE_SPILL)
-        disk_sync(l->mover->disk);
+    if (w->move == MOVE_SPILL)
+        disk_sync(w->mover->disk);
     return NULL;
 }
 
-static int open_worker(struct mover *m, struct worker *l, enum move move,
+static int open_worker(struct mover *m, struct worker *w, enum move move,
                        const struct kv_shape *shape, struct err *e)
 {
-    l->mover = m;
-    l->move = move;
-    l->codec = codec_new(shape);
-    l->body = mem_alloc(m->body_cap);
-    l->scratch = mem_aligned(m->page_bytes);
-    if (!l->body || !l->scratch)
+    w->mover = m;
+    w->move = move;
+    w->codec = codec_new(shape);
+    w->body = mem_alloc(m->body_cap);
+    w->scratch = mem_aligned(m->page_bytes);
+    if (!w->body || !w->scratch)
         return err_set(e, REACH_JOB, ERR_NOMEM, "no memory to move KV pages (%zu bytes each)",
                        m->body_cap);
-    int no = pthread_create(&l->thread, NULL, work, l);
+    int no = pthread_create(&w->thread, NULL, work, w);
     if (no)
         return err_set(e, REACH_JOB, ERR_NOMEM, "cannot start a thread: %s", strerror(no));
-    l->started = true;
+    w->started = true;
     return 0;
 }
 
@@ -289,12 +289,12 @@ void mover_close(struct mover *m)
         pthread_cond_broadcast(&m->lanes[i].some);
     pthread_mutex_unlock(&m->lock);
     for (int i = 0; i < WORKERS; i++) {
-        struct worker *l = &m->workers[i];
-        if (l->started)
-            pthread_join(l->thread, NULL);
-        codec_free(l->codec);
-        free(l->body);
-        free(l->scratch);
+        struct worker *w = &m->workers[i];
+        if (w->started)
+            pthread_join(w->thread, NULL);
+        codec_free(w->codec);
+        free(w->body);
+        free(w->scratch);
     }
     for (int i = 0; i < MOVE_COUNT; i++)
         pthread_cond_destroy(&m->lanes[i].some);
@@ -311,13 +311,13 @@ void mover_close(struct mover *m)
 
 void mover_submit(struct mover *m, struct move_job *j)
 {
-    struct waiting *w = &m->lanes[j->move];
+    struct waiting *lane = &m->lanes[j->move];
     j->next = NULL;
     pthread_mutex_lock(&m->lock);
-    *w->last = j;
-    w->last = &j->next;
+    *lane->last = j;
+    lane->last = &j->next;
     m->pending[j->move]++;
-    pthread_cond_signal(&w->some);
+    pthread_cond_signal(&lane->some);
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -1,7 +1,7 @@
 /* The life of prompts in the store; store_admit.c finds and loads their pages, store_keep.c stores them. */
 #include "stages/kv/store.h"
 
-#include "stages/kv/store_parts.h"
+#include "stages/kv/store_inner.h"
 
 #include "stages/base/mem.h"
 

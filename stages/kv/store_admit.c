@@ -1,5 +1,5 @@
 /* From a prompt to its pages: those in memory get a reference, those on disk a load, the rest is empty. */
-#include "stages/kv/store_parts.h"
+#include "stages/kv/store_inner.h"
 
 #include "stages/base/mem.h"
 

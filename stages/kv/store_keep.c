@@ -1,5 +1,5 @@
 /* From memory to disk: what the next run will want, and what has to make room for a while. */
-#include "stages/kv/store_parts.h"
+#include "stages/kv/store_inner.h"
 
 #include "stages/base/mem.h"
 

@@ -1,6 +1,6 @@
-/* stages/kv/store_parts.h - what the files of the store share. For store*.c only. */
-#ifndef QUIRE_KV_STORE_PARTS_H
-#define QUIRE_KV_STORE_PARTS_H
+/* stages/kv/store_inner.h - what the files of the store share. For store*.c only. */
+#ifndef QUIRE_KV_STORE_INNER_H
+#define QUIRE_KV_STORE_INNER_H
 
 #include "stages/kv/mover.h"
 #include "stages/kv/store.h"
