@@ -35,6 +35,10 @@ struct file_id {
 int file_id_of(const char *path, struct file_id *out, struct err *e) MUST_CHECK;
 bool file_id_equal(const struct file_id *a, const struct file_id *b);
 
+/* Open a cache of ours for reading: a plain file of this user that nobody else may write. Its size in *size. -1 when it
+ * is absent (*why NULL) or not that (*why says what it is). */
+int file_open_own(const char *path, uint64_t *size, const char **why) MUST_CHECK;
+
 /* A read-only map of a file. An empty file has data "" and len 0. */
 struct file_map {
     const unsigned char *data;

@@ -36,15 +36,14 @@ static bool full_path(const char *path, char out[PATH_MAX])
     return true;
 }
 
-/* Appends the file's text when it is a plain file that nobody else may write. */
+/* Appends the file's text when it is a cache of ours. */
 static bool read_ours(const char *path, struct buf *text)
 {
-    struct stat st;
     struct err e = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool ours = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-                st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
-                st.st_size < CACHE_MAX;
+    const char *why;
+    uint64_t size;
+    int fd = file_open_own(path, &size, &why);
+    bool ours = fd >= 0 && size < CACHE_MAX;
     char block[16 * 1024];
     ssize_t n = 0;
     while (ours && (n = read(fd, block, sizeof(block))) > 0)

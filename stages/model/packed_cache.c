@@ -32,23 +32,15 @@ struct packed_map {
     pthread_t reader;
 };
 
-/* A plain file that nobody else may write; -1. */
-static int open_ours(const char *path, uint64_t want, const char **why)
+/* -1: absent, or not what it must be. */
+static int open_sized(const char *path, uint64_t want, const char **why)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return -1;
-    *why = NULL;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        *why = "no plain file";
-    else if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
-        *why = "others may write it";
-    else if ((uint64_t)st.st_size != want)
+    uint64_t size;
+    int fd = file_open_own(path, &size, why);
+    if (fd >= 0 && size != want) {
         *why = "not its size";
-    if (*why) {
         close(fd);
-        return -1;
+        fd = -1;
     }
     return fd;
 }
@@ -106,7 +98,7 @@ struct packed_map *packed_open(const char *folder, const uint8_t key[HASH_BYTES]
     char *path = path_of(folder, key);
     uint64_t len = packed_file_bytes(bytes);
     *why = NULL;
-    int fd = open_ours(path, len, why);
+    int fd = open_sized(path, len, why);
     void *file = fd < 0 ? MAP_FAILED : mmap(NULL, (size_t)len, PROT_READ, MAP_SHARED, fd, 0);
     if (file == MAP_FAILED) {
         if (fd >= 0)
