@@ -63,9 +63,11 @@ def peer_speed(a, peer, row):
         return None
     room = depth + sequences * STEPS if shared else sequences * (depth + STEPS)
     out = output([batched, '-m', a.model, '-t', a.threads, '-fa', 'on', '-c', room + 64, '-npp', depth, '-ntg', STEPS,
-                  '-npl', sequences, '--output-format', 'jsonl', *(['-pps'] if shared else [])])
-    line = next(x for x in out.splitlines() if x.startswith('{'))
-    return json.loads(line)['speed_tg']
+                  '-npl', sequences, '--output-format', 'jsonl', *(['-pps', '-kvu'] if shared else [])])
+    lines = [x for x in out.splitlines() if x.startswith('{')]
+    if not lines:
+        sys.exit(f'{batched}: no result for {sequences} sequences at {depth} tokens:\n{out[-1000:]}')
+    return json.loads(lines[0])['speed_tg']
 
 
 def main():
