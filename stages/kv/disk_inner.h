@@ -37,12 +37,12 @@ struct seg {
     uint64_t inode;
     int fd;          /* NO_FD while it is closed */
     int refs;        /* readers of fd */
-    bool foreign;    /* not in our format, or of another version: neither read nor written */
+    bool foreign;    /* not our format or version, or no head yet: neither read nor written */
     bool doubtful;   /* something in it could not be read: it is not unlinked for being empty */
     bool damaged;    /* a stretch of it is no record */
     bool dirty;      /* written since the last disk_sync() */
     bool unlinked;   /* not in the list any more; freed with the last reference */
-    uint64_t end;    /* behind the last record */
+    uint64_t end;    /* behind the last record; of a foreign one, its size when last read */
     uint64_t last;   /* where the last record is; 0: none */
     uint64_t blocks; /* bytes of blocks when last measured */
     int64_t live;    /* records in the index */

@@ -68,14 +68,34 @@ static bool walk(struct disk *d, struct seg *s, uint64_t size)
     return whole;
 }
 
-/* Add a segment that is in the folder, and what it holds. False: it is not there. */
-static bool add(struct disk *d, uint32_t number)
+/* Whether an open segment is in our format, and then what it holds. False: it could not be read to its end. */
+static bool recognise(struct disk *d, struct seg *s)
+{
+    struct stat st;
+    uint8_t head[SEGMENT_HEAD_BYTES];
+    s->foreign = true;
+    if (fstat(s->fd, &st) != 0)
+        return false;
+    s->end = (uint64_t)st.st_size; /* when that changes, it is looked at again */
+    if (read_fd(&s->fd, 0, head, sizeof(head)) != sizeof(head) || !segment_head_ok(head))
+        return true;
+    s->foreign = false;
+    s->end = SEGMENT_HEAD_BYTES;
+    /* Read-ahead would read the bodies, too. */
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
+    bool whole = walk(d, s, (uint64_t)st.st_size);
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_NORMAL);
+    return whole;
+}
+
+/* Add a segment that is in the folder, and what it holds. */
+static void add(struct disk *d, uint32_t number)
 {
     char name[SEGMENT_NAME_CAP];
     struct stat st;
     segs_name(number, name);
     if (fstatat(d->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return false;
+        return;
     pthread_mutex_lock(&d->table);
     struct seg *s = segs_list(d, number, (uint64_t)st.st_ino), *open = NULL;
     if (s) {
@@ -86,18 +106,9 @@ static bool add(struct disk *d, uint32_t number)
         }
     }
     pthread_mutex_unlock(&d->table);
-    uint8_t head[SEGMENT_HEAD_BYTES];
-    if (open && fstat(open->fd, &st) == 0 &&
-        read_fd(&open->fd, 0, head, sizeof(head)) == sizeof(head) && segment_head_ok(head)) {
-        open->foreign = false;
-        open->end = SEGMENT_HEAD_BYTES;
-        /* Read-ahead would read the bodies, too. */
-        posix_fadvise(open->fd, 0, 0, POSIX_FADV_RANDOM);
-        walk(d, open, (uint64_t)st.st_size);
-        posix_fadvise(open->fd, 0, 0, POSIX_FADV_NORMAL);
-    }
+    if (open)
+        recognise(d, open);
     segs_put(d, open);
-    return s != NULL;
 }
 
 /* The newest segment as it is now. False: it was deleted or replaced. */
@@ -112,18 +123,20 @@ static bool refresh_newest(struct disk *d, bool locked)
     if (fstatat(d->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         (uint64_t)st.st_ino != newest->inode)
         return false;
-    if (newest->foreign || (uint64_t)st.st_size == newest->end)
+    if ((uint64_t)st.st_size == newest->end)
         return true;
-    if ((uint64_t)st.st_size < newest->end)
+    if ((uint64_t)st.st_size < newest->end && !newest->foreign)
         return false;
     struct seg *s = segs_get(d, newest->number);
     if (!s)
-        return false;
-    bool whole = walk(d, s, (uint64_t)st.st_size);
+        return newest->foreign;
+    /* One that was seen before its maker had written the head looked foreign. */
+    bool whole = s->foreign ? recognise(d, s) : walk(d, s, (uint64_t)st.st_size);
     /* Nobody is writing: what follows the last record was left by a writer that was killed. */
-    if (locked && !whole)
+    bool ours = locked && !s->foreign;
+    if (ours && !whole)
         disk_fail(d, "cannot read the newest segment");
-    else if (locked && s->end < (uint64_t)st.st_size && sys_truncate(s->fd, s->end) != 0)
+    else if (ours && s->end < (uint64_t)st.st_size && sys_truncate(s->fd, s->end) != 0)
         disk_fail(d, "cannot cut a torn record off");
     pthread_mutex_lock(&d->table);
     segs_measure(d, s);

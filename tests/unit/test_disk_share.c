@@ -98,6 +98,37 @@ static void processes_that_evict_each_others_records_stay_within_the_limit(void 
     assert_true(rig_blocks() <= LIMIT);
 }
 
+/* As a process that opens the folder between the two steps in which another makes a segment sees it. */
+static void a_segment_that_is_seen_before_its_head_is_read_and_counted_afterwards(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    size_t n;
+    struct disk *d = rig_open(NULL);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(rig_write(d, i, RIG_BODY, false), 0);
+    disk_close(d);
+    uint8_t *bytes = rig_load("00000000.seg", &n);
+    assert_int_equal(truncate(rig_path("00000000.seg"), 0), 0);
+    struct disk *early = rig_open(NULL),
+                *reader = rig_open(&(struct disk_options){.read_only = true});
+    assert_int_equal(rig_stats(early).records, 0);
+    rig_store("00000000.seg", bytes, n); /* the same inode */
+    free(bytes);
+    disk_refresh(reader);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(rig_read(reader, i, RIG_BODY), 1);
+    assert_int_equal(rig_write(early, N, RIG_BODY, false), 0);
+    assert_int_equal(rig_stats(early).records, N + 1);
+    assert_int_equal(rig_stats(early).segments, 1);
+    disk_sync(early);
+    assert_in_range(rig_stats(early).blocks, n, rig_blocks());
+    disk_refresh(reader);
+    assert_int_equal(rig_read(reader, N, RIG_BODY), 1);
+    disk_close(early);
+    disk_close(reader);
+}
+
 static void write_some(int me, const struct disk_options *o)
 {
     struct disk *d = rig_open(o);
@@ -289,6 +320,9 @@ int main(void)
                                         rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(
             processes_that_evict_each_others_records_stay_within_the_limit, rig_setup,
+            rig_teardown),
+        cmocka_unit_test_setup_teardown(
+            a_segment_that_is_seen_before_its_head_is_read_and_counted_afterwards, rig_setup,
             rig_teardown),
         cmocka_unit_test_setup_teardown(a_writer_that_is_killed_among_others_harms_none,
                                         rig_setup_fast, rig_teardown),
