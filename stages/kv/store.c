@@ -14,6 +14,13 @@ bool store_on_disk(const struct store *s, const uint8_t key[HASH_BYTES])
     return s->o.disk && disk_has(s->o.disk, key);
 }
 
+page_id store_in_memory(const struct store *s, const struct store_prompt *p, int page)
+{
+    int n = page == p->keys.n_full ? store_tail_tokens(p) : PAGE_TOKENS;
+    return prefix_find(s->index, prefix_key(&p->keys, page), prefix_parent(&p->keys, page),
+                       p->tokens + (size_t)page * PAGE_TOKENS, n);
+}
+
 static bool has_page(const struct store_prompt *p, const uint8_t key[HASH_BYTES], int depth)
 {
     return depth <= p->keys.n_full && memcmp(prefix_key(&p->keys, depth), key, HASH_BYTES) == 0;
@@ -57,10 +64,7 @@ static uint32_t on_idle(void *ctx, page_id id, bool *on_disk)
 static void replan(struct store *s, const struct store_prompt *p)
 {
     for (int i = 0; s->o.reuse && i <= p->keys.n_full; i++) {
-        bool tail = i == p->keys.n_full;
-        page_id id = prefix_find(s->index, prefix_key(&p->keys, i), prefix_parent(&p->keys, i),
-                                 p->tokens + (size_t)i * PAGE_TOKENS,
-                                 tail ? store_tail_tokens(p) : PAGE_TOKENS);
+        page_id id = store_in_memory(s, p, i);
         if (id != PAGE_NONE)
             page_replan(s->pool, id);
     }
@@ -199,9 +203,10 @@ static void remove_ephemeral(struct store *s, const struct store_prompt *p)
         struct store_prompt *other = s->held;
         while (other && !has_page(other, prefix_key(&p->keys, i), i))
             other = other->next;
+        page_id id = store_in_memory(s, p, i);
         if (other)
             other->flags[i] |= PAGE_EPHEMERAL;
-        else
+        else if (id == PAGE_NONE || !s->notes[id].spilling) /* or store_spilled() decides */
             disk_drop_ephemeral(s->o.disk, prefix_key(&p->keys, i));
     }
 }

@@ -12,13 +12,6 @@ static const int32_t *tokens_of(const struct store_prompt *p, int page)
     return p->tokens + (size_t)page * PAGE_TOKENS;
 }
 
-static page_id in_memory(const struct store *s, const struct store_prompt *p, int page)
-{
-    int n = page == p->keys.n_full ? store_tail_tokens(p) : PAGE_TOKENS;
-    return prefix_find(s->index, prefix_key(&p->keys, page), prefix_parent(&p->keys, page),
-                       tokens_of(p, page), n);
-}
-
 /* Is there a record to load? One that failed is not tried again: it may be there still, of other tokens. */
 static bool can_load(const struct store *s, const struct store_prompt *p, int page)
 {
@@ -30,7 +23,7 @@ static int pages_known(const struct store *s, const struct store_prompt *p)
 {
     int i = 0;
     while (s->o.reuse && i < p->keys.n_full &&
-           (in_memory(s, p, i) != PAGE_NONE || can_load(s, p, i)))
+           (store_in_memory(s, p, i) != PAGE_NONE || can_load(s, p, i)))
         i++;
     return i;
 }
@@ -40,7 +33,7 @@ static int pages_shared(const struct store *s, const struct store_prompt *p, int
 {
     int n = 0;
     for (int i = 0; i < most; i++) {
-        page_id id = in_memory(s, p, i);
+        page_id id = store_in_memory(s, p, i);
         n += id != PAGE_NONE && page_refs(s->pool, id) > 0;
     }
     return n;
@@ -146,7 +139,7 @@ static void pin_known(struct store *s, const struct store_prompt *p, int from, i
                       bool pin)
 {
     for (int i = from; i < most; i++) {
-        page_id id = in_memory(s, p, i);
+        page_id id = store_in_memory(s, p, i);
         if (id != PAGE_NONE && pin)
             page_ref(s->pool, id);
         else if (id != PAGE_NONE)
@@ -160,7 +153,7 @@ static int take_known(struct store *s, struct store_prompt *p, int most)
     int i = 0;
     pin_known(s, p, 0, most, true);
     for (; i < most; i++) {
-        page_id id = in_memory(s, p, i);
+        page_id id = store_in_memory(s, p, i);
         if (id != PAGE_NONE) {
             block_table_append(p->table, id);
         } else if (!can_load(s, p, i) || !load_page(s, p, i)) {
@@ -187,7 +180,7 @@ static bool copy_tail(struct store *s, struct store_prompt *p, page_id tail)
 /* What is known behind the full pages, of which all that the prompt has were found. True: nothing is left to compute. */
 static bool take_tail(struct store *s, struct store_prompt *p, bool want_logits)
 {
-    page_id tail = in_memory(s, p, p->keys.n_full);
+    page_id tail = store_in_memory(s, p, p->keys.n_full);
     if (!want_logits && store_tail_tokens(p) == 0)
         return true;
     if (!want_logits && tail != PAGE_NONE)
@@ -216,7 +209,7 @@ static int take(struct store *s, struct store_prompt *p, int most, bool tail_kno
 static bool knows_tail(const struct store *s, struct store_prompt *p, bool want_logits)
 {
     int tail = p->keys.n_full;
-    if (!want_logits && (store_tail_tokens(p) == 0 || in_memory(s, p, tail) != PAGE_NONE))
+    if (!want_logits && (store_tail_tokens(p) == 0 || store_in_memory(s, p, tail) != PAGE_NONE))
         return true;
     return can_load(s, p, tail) && has_room_for_logits(s, p);
 }

@@ -33,6 +33,8 @@ struct store {
 int store_planned(const struct store *s, const uint8_t key[HASH_BYTES], int depth,
                   uint32_t *next);
 bool store_on_disk(const struct store *s, const uint8_t key[HASH_BYTES]);
+/* PAGE_NONE: it is not. */
+page_id store_in_memory(const struct store *s, const struct store_prompt *p, int page);
 static inline uint64_t store_key_number(const uint8_t key[HASH_BYTES])
 {
     uint64_t n = 0;
