@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 BUILD = pathlib.Path(sys.argv[2]).resolve()
 TOPS = ('kernels', 'stages', 'pipeline')
-RANK = [('kernels/', 0), ('stages/base/', 1), ('stages/task.', 1.5), ('stages/kv/', 2), ('stages/model/', 3)]
+RANK = [('kernels/', 0), ('stages/base/', 1), ('stages/task.', 1.5), ('stages/kv/', 2), ('stages/ledger/', 2), ('stages/model/', 3)]
 SHARED = {'stages/rec.h', 'stages/stats.h', 'stages/stage.h'}  # the top of rank 3
 FILE_LINES, FUNCTION_LINES = 600, 100
 AVX512 = ['-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mavx512vnni']
