@@ -4,6 +4,7 @@ A Rig owns a temporary folder. Its runs are compared by the bytes of results.jso
 that differs from run to run (docs/output.md).
 """
 import json
+import math
 import os
 import pathlib
 import random
@@ -60,6 +61,13 @@ def records_of(path):
 LIVE = (0x0f, 0x33, 0x55)      # states of records: kept, ephemeral, pinned
 
 
+class Counters(dict):
+    """Of a run that wrote no report each is NaN, of which no check holds."""
+
+    def __missing__(self, _):
+        return math.nan
+
+
 class Run:
     """One ended run: code, log, seconds, records (bytes without timings), report (run.json), timings."""
 
@@ -77,10 +85,12 @@ class Run:
                 record = json.loads(line)
                 self.timings.append(record.pop('timings'))
                 self.records += json.dumps(record).encode() + b'\n'
-        self.kv = self.report.get('kv', {})
+        self.kv = Counters(self.report.get('kv', {}))
+        self.prefilled = Counters(self.report.get('tokens', {}))['prefilled']
+        self.told = self.kv or log[-2000:]      # for a check that fails
 
     def hits(self, tier):
-        return self.kv['hit_tokens'][tier]
+        return Counters(self.kv.get('hit_tokens', {}))[tier]
 
     def warnings(self):
         return [x for x in self.log.splitlines() if re.match(r' *[0-9.]+ (warn|error)', x)]

@@ -46,7 +46,7 @@ def second_run(c, quire, quick):
             c.same(f'{name}: memory alone', memory, none)
             if name == 'SmolLM2':
                 ratio = second.kv['hit_ratio']
-                c.that('SmolLM2: 95 % of prompt tokens from the store', ratio >= 0.95 and second.hits('disk') > 0, second.kv)
+                c.that('SmolLM2: 95 % of prompt tokens from the store', ratio >= 0.95 and second.hits('disk') > 0, second.told)
                 cost = [r.report['speed']['prefill_seconds'] for r in (none, memory, second)]
                 print(f'  SmolLM2 second run: {100 * ratio:.1f} % found; prefill {cost[0]:.2f} s without reuse, {cost[1]:.2f} s '
                       f'with memory alone, {cost[2]:.3f} s with the folder')
@@ -64,7 +64,7 @@ def unchanged(c, quire, quick):
             for i in range(2 if quick else 3):
                 run = rig.run([KEEP])
                 c.same(f'{name}: keep all, run {i}', run, want)
-                computed = run.report['tokens']['prefilled']
+                computed = run.prefilled
                 c.that(f'{name}: keep all, run {i} computes', computed > 0 if i == 0 else computed == 0, computed)
 
 
@@ -153,8 +153,8 @@ def wrong_model(c, quire, quick):
             want, run = rig.plain(settings), rig.run(settings)
             c.same(name, run, want)
             found = run.hits('disk')
-            c.that(f'{name}: hit or miss', run.report['tokens']['prefilled'] == 0 if hit else found == 0, run.kv)
-            c.that(f'{name}: again', rig.run(settings).report['tokens']['prefilled'] == 0)
+            c.that(f'{name}: hit or miss', run.prefilled == 0 if hit else found == 0, run.told)
+            c.that(f'{name}: again', rig.run(settings).prefilled == 0)
         # The same path: first with a new time, then with everything that the cache of digests goes by unchanged.
         path, g = rig.dir / 'model0.gguf', Gguf(TINY)
         g.data = bytes([g.data[0] ^ 1]) + g.data[1:]
@@ -166,7 +166,7 @@ def wrong_model(c, quire, quick):
         settings = [KEEP, f'model.file={path}']
         run = rig.run(settings)
         c.same('wrong model: written over', run, rig.plain(settings))
-        c.that('wrong model: written over is a miss', run.hits('disk') == 0, run.kv)
+        c.that('wrong model: written over is a miss', run.hits('disk') == 0, run.told)
         stamp = path.stat()
         with open(path, 'r+b') as f:
             f.seek(-1, 2)
@@ -176,7 +176,7 @@ def wrong_model(c, quire, quick):
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
         run = rig.run([*settings, 'model.verify=yes'])
         c.same('wrong model: same size, time and inode, verified', run, rig.plain(settings))
-        c.that('wrong model: same time and verified is a miss', run.hits('disk') == 0, run.kv)
+        c.that('wrong model: same time and verified is a miss', run.hits('disk') == 0, run.told)
         codecs(c, rig, quick)
 
 
@@ -186,15 +186,15 @@ def codecs(c, rig, quick):
     for codec in ('raw', 'split'):
         run = rig.run([KEEP, f'kv.codec={codec}'])
         c.same(f'codec {codec}', run, exact)
-        c.that(f'codec {codec}: hit', run.report['tokens']['prefilled'] == 0, run.kv)
+        c.that(f'codec {codec}: hit', run.prefilled == 0, run.told)
     for codec in ('q8',) if quick else ('q8', 'k8v4', 'q4', 'layered'):
         settings = [KEEP, f'kv.codec={codec}']
         run = rig.run(settings)
-        c.that(f'codec {codec}: miss', run.code == 0 and run.hits('disk') == 0, run.kv)
+        c.that(f'codec {codec}: miss', run.code == 0 and run.hits('disk') == 0, run.told)
         c.same(f'codec {codec} cold', run, rig.plain(settings))
         again = rig.run(settings)
         c.same(f'codec {codec} warm', again, run)
-        c.that(f'codec {codec}: warm computes nothing', again.report['tokens']['prefilled'] == 0, again.kv)
+        c.that(f'codec {codec}: warm computes nothing', again.prefilled == 0, again.told)
         c.same(f'codec {codec}, no reuse', rig.plain([*settings, 'kv.reuse=no']), run)
 
 
@@ -218,7 +218,7 @@ def two_processes(c, quire, quick):
                 c.that(f'{name}: pages are there once', count and max(count.values()) == 1,
                        f'{sum(v > 1 for v in count.values())} of {len(count)} more than once')
                 run = rig.run([KEEP])
-                c.that(f'{name}: after that, nothing is computed', run.report['tokens']['prefilled'] == 0, run.kv)
+                c.that(f'{name}: after that, nothing is computed', run.prefilled == 0, run.told)
 
 
 def little_memory(c, quire, quick):
@@ -236,16 +236,16 @@ def little_memory(c, quire, quick):
                     run = rig.run([*order, 'kv.keep=none'])
                     name = f'pool of {least} pages, ahead {ahead}, batch {batch}, lookahead {look}'
                     c.same(name, run, want)
-                    c.that(f'{name}: peak', run.kv.get('peak_used', 0) <= least == run.kv['pages'], run.kv)
+                    c.that(f'{name}: peak', run.kv.get('peak_used', 0) <= least == run.kv['pages'], run.told)
                     c.that(f'{name}: nothing stays', not live_records(rig))
                     c.same(f'{name}, no folder', rig.plain(order), want)
         big = rig.run([pages(least), KEEP, 'decode.batch=8'])
-        c.that('little memory: the pool is used to its last page', big.kv['peak_used'] == least, big.kv)
-        c.that('little memory: twenty times the pool', big.kv['pages_allocated'] >= 20 * least or quick, big.kv)
+        c.that('little memory: the pool is used to its last page', big.kv['peak_used'] == least, big.told)
+        c.that('little memory: twenty times the pool', big.kv['pages_allocated'] >= 20 * least or quick, big.told)
         c.same('little memory, kept', big, want)
         again = rig.run([pages(least), KEEP, 'decode.batch=8'])
         c.same('little memory, found again', again, want)
-        c.that('little memory: nothing is computed again', again.report['tokens']['prefilled'] == 0, again.kv)
+        c.that('little memory: nothing is computed again', again.prefilled == 0, again.told)
 
 
 def live_records(rig):
@@ -281,7 +281,7 @@ def lengths(c, quire, quick):
                     run = rig.run(settings)
                     c.same(f'{name}: lengths {heat} {settings[0]}', run, want, want.code)
                 if KEEP in settings:
-                    c.that(f'{name}: lengths, whole prompts are found', run.report['tokens']['prefilled'] == 0, run.kv)
+                    c.that(f'{name}: lengths, whole prompts are found', run.prefilled == 0, run.told)
             for codec in ('q8',) if quick else ('q8', 'q4'):
                 lossy = [KEEP, f'kv.codec={codec}']
                 want_lossy = rig.plain([*lossy, 'kv.reuse=no'])
