@@ -16,12 +16,19 @@
 
 enum { TILE_ROWS = 4, TILE_PANELS = 3 };
 
+/* Where a tile has its weights from. */
+enum tile_source {
+    READ,      /* records, unpacked in registers */
+    READ_KEEP, /* the same, and what comes out is left in scratch for the tiles of other rows */
+    KEPT,      /* what such a tile has left there */
+};
+
 /* What a tile is specialised for; off = 0: none. Weights in scratch are bytes, [block][step][panel][64],
  * whatever their type; scales [block][panel] are rows of 16 floats: d and -12582912*d, per scale of the
  * block, then the minimum. */
 struct tile_form {
     struct record_form rec;
-    bool direct; /* read records */
+    enum tile_source from;
 };
 
 TILE_INLINE int scale_floats(const struct record_form *f)
@@ -32,10 +39,12 @@ TILE_INLINE int scale_floats(const struct record_form *f)
 /* One tile's work: outputs += n blocks of the rows times those of w. */
 struct tile_work {
     const char *row[TILE_ROWS]; /* each row's column of its first input_block */
-    const uint8_t *w;           /* unpacked weights; direct: the first panel's first record */
-    const float *scales;        /* unpacked; direct: unused */
+    const uint8_t *rec;         /* the first panel's first record */
     size_t pitch;               /* bytes from a panel's records to the next one's */
-    int begin, n;               /* of its panel's blocks; begin: direct only */
+    int begin, n;               /* of its panel's blocks */
+    uint8_t *w;                 /* in scratch */
+    float *scales;
+    float (*shared)[2][PANEL]; /* of each panel: what its records share, as floats */
     float *out;
     size_t ld;
     __mmask16 mask[TILE_PANELS]; /* outputs of each panel that there are */
@@ -72,11 +81,57 @@ TILE_INLINE __m512i row_start(const char *row, const struct record_form *f, int 
     return _mm512_set1_epi32(MAGIC_BITS - n * f->off);
 }
 
+/* Of one block: its records and its place in scratch. */
+struct tile_block {
+    const uint8_t *rec;
+    uint8_t *w;
+    float *scales;
+};
+
+TILE_INLINE __m512i tile_weights(struct tile_form f, const struct tile_work *t,
+                                 const struct tile_block *k, int panels, int p, int step)
+{
+    uint8_t *kept = k->w + RECORD_UNIT * (panels * step + p);
+    if (f.from == KEPT)
+        return _mm512_load_si512(kept);
+    __m512i x = record_step16(f.rec.bits, k->rec + (size_t)p * t->pitch, step);
+    if (f.from == READ_KEEP)
+        _mm512_store_si512(kept, x);
+    return x;
+}
+
+/* d, -12582912*d and the minimum of panel p. */
+TILE_INLINE void tile_scales(__m512 out[3], struct tile_form f, const struct tile_work *t,
+                             const struct tile_block *k, int p, int scale)
+{
+    const uint8_t *rec = k->rec + (size_t)p * t->pitch;
+    float *kept = k->scales + p * scale_floats(&f.rec), *kept_min = kept + 32 * f.rec.n_scales;
+    if (f.from == KEPT) {
+        out[0] = _mm512_load_ps(kept + 32 * scale);
+        out[1] = _mm512_load_ps(kept + 32 * scale + 16);
+        if (f.rec.min)
+            out[2] = _mm512_load_ps(kept_min);
+        return;
+    }
+    /* Read after the sums are done, which fill the registers. */
+    __asm__ volatile("" : "+r"(rec));
+    out[0] = record_scale16(&f.rec, rec, t->shared[p][0], scale);
+    out[1] = _mm512_mul_ps(out[0], _mm512_set1_ps(-MAGIC));
+    if (f.rec.min)
+        out[2] = record_scale16(&f.rec, rec, t->shared[p][1], f.rec.n_scales);
+    if (f.from == READ_KEEP) {
+        _mm512_store_ps(kept + 32 * scale, out[0]);
+        _mm512_store_ps(kept + 32 * scale + 16, out[1]);
+        if (f.rec.min)
+            _mm512_store_ps(kept_min, out[2]);
+    }
+}
+
 /* The steps of one scale of a block, added to the float sums. */
 TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int panels,
                           struct tile_form f, const struct tile_work *t,
-                          const char *const row[TILE_ROWS], const uint8_t *w, int b,
-                          const float *scales, int scale)
+                          const char *const row[TILE_ROWS], const struct tile_block *k,
+                          int scale)
 {
     int steps = 8 / f.rec.n_scales;
     __m512i sum[TILE_ROWS][TILE_PANELS], x[TILE_PANELS];
@@ -91,8 +146,7 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
     for (int step = scale * steps; step < (scale + 1) * steps; step++) {
         UNROLL
         for (int p = 0; p < panels; p++) {
-            x[p] = f.direct ? record_step16(f.rec.bits, w + (size_t)p * t->pitch, step)
-                            : _mm512_load_si512(w + RECORD_UNIT * (panels * step + p));
+            x[p] = tile_weights(f, t, k, panels, p, step);
             PIN_WIDE(x[p]);
         }
         UNROLL
@@ -109,26 +163,14 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
     }
     UNROLL
     for (int p = 0; p < panels; p++) {
-        const uint8_t *rec = w + (size_t)p * t->pitch;
-        const float *s = scales + p * scale_floats(&f.rec);
-        __m512 d, offset, m = _mm512_setzero_ps();
-        if (f.direct) {
-            /* Read after the sums are done, which fill the registers. */
-            __asm__ volatile("" : "+r"(rec));
-            d = record_scale16(&f.rec, rec, b, scale);
-            offset = _mm512_mul_ps(d, _mm512_set1_ps(-MAGIC));
-            m = f.rec.min ? record_scale16(&f.rec, rec, b, f.rec.n_scales) : m;
-        } else {
-            d = _mm512_load_ps(s + 32 * scale);
-            offset = _mm512_load_ps(s + 32 * scale + 16);
-            m = f.rec.min ? _mm512_load_ps(s + 32 * f.rec.n_scales) : m;
-        }
+        __m512 d[3];
+        tile_scales(d, f, t, k, p, scale);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            __m512 v = _mm512_fmadd_ps(_mm512_castsi512_ps(sum[r][p]), d, offset);
+            __m512 v = _mm512_fmadd_ps(_mm512_castsi512_ps(sum[r][p]), d[0], d[1]);
             if (f.rec.min)
                 acc[r][p] = _mm512_fmadd_ps(
-                    m, row_float(row[r], offsetof(struct input_block, s)), acc[r][p]);
+                    d[2], row_float(row[r], offsetof(struct input_block, s)), acc[r][p]);
             acc[r][p] = _mm512_fmadd_ps(v, row_float(row[r], offsetof(struct input_block, d)),
                                         acc[r][p]);
             PIN_WIDE(acc[r][p]);
@@ -136,13 +178,24 @@ TILE_INLINE void add_span(__m512 acc[TILE_ROWS][TILE_PANELS], int rows, int pane
     }
 }
 
+/* What the records from record b of the panels on share. */
+TILE_INLINE void read_shared(float (*out)[2][PANEL], const struct record_form *f,
+                             const uint8_t *rec, size_t pitch, int panels, int b)
+{
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        UNROLL
+    for (int i = 0; i < 1 + f->min; i++)
+        _mm512_store_ps(out[p][i], load_halves16((const uint16_t *)(const void *)shared_row(
+                                       f, rec + (size_t)p * pitch, b, i)));
+}
+
 TILE_INLINE void add_blocks(const struct tile_work *t, int rows, int panels, struct tile_form f)
 {
-    const size_t scale_stride = (size_t)(scale_floats(&f.rec) * panels);
     __m512 acc[TILE_ROWS][TILE_PANELS];
     const char *row[TILE_ROWS];
-    const uint8_t *w = t->w, *ahead = t->ahead;
-    const float *scales = t->scales;
+    const uint8_t *ahead = t->ahead;
+    struct tile_block k = {t->rec, t->w, t->scales};
     UNROLL
     for (int r = 0; r < rows; r++) {
         row[r] = t->row[r];
@@ -161,12 +214,16 @@ TILE_INLINE void add_blocks(const struct tile_work *t, int rows, int panels, str
         for (int p = 0; p < panels; p++)
             _mm_prefetch((const char *)ahead + (size_t)p * t->pitch + i, _MM_HINT_T0);
         ahead += t->ahead_bytes;
+        int at = t->begin + b;
+        if (f.rec.shared && f.from != KEPT && (b == 0 || at % SHARED_RECORDS == 0))
+            read_shared(t->shared, &f.rec, k.rec, t->pitch, panels, at);
         UNROLL
         for (int i = 0; i < f.rec.n_scales; i++)
-            add_span(acc, rows, panels, f, t, row, w, t->begin + b, scales, i);
-        w += f.direct ? record_stride(&f.rec, t->begin + b) : (size_t)(512 * panels);
-        if (!f.direct)
-            scales += scale_stride;
+            add_span(acc, rows, panels, f, t, row, &k, i);
+        if (f.from != KEPT)
+            k.rec += record_stride(&f.rec, at);
+        k.w += 512 * panels;
+        k.scales += scale_floats(&f.rec) * panels;
         UNROLL
         for (int r = 0; r < rows; r++)
             row[r] += sizeof(struct input_block);
@@ -178,7 +235,7 @@ TILE_INLINE void add_blocks(const struct tile_work *t, int rows, int panels, str
         _mm512_mask_storeu_ps(t->out + (size_t)r * t->ld + PANEL * p, t->mask[p], acc[r][p]);
 }
 
-/* The tiles of one form: a copy for every number of rows and panels. */
+/* The tiles of one form: a copy for every number of rows and panels. Only full tiles leave weights to others. */
 TILE_INLINE void add_tile(const struct tile_work *t, int rows, int panels, struct tile_form f)
 {
 #define COPY(r, p)                                                                             \
@@ -186,18 +243,22 @@ TILE_INLINE void add_tile(const struct tile_work *t, int rows, int panels, struc
         add_blocks(t, r, p, f);                                                                \
         break
     switch (4 * panels + rows - 1) {
+        COPY(4, 1);
+        COPY(4, 2);
+        COPY(4, 3);
+    }
+    if (f.from == READ_KEEP)
+        return;
+    switch (4 * panels + rows - 1) {
         COPY(1, 1);
         COPY(2, 1);
         COPY(3, 1);
-        COPY(4, 1);
         COPY(1, 2);
         COPY(2, 2);
         COPY(3, 2);
-        COPY(4, 2);
         COPY(1, 3);
         COPY(2, 3);
         COPY(3, 3);
-        COPY(4, 3);
     }
 #undef COPY
 }

@@ -18,6 +18,7 @@ enum {
 /* Three panels side by side, see matmul_tile_avx512.h. */
 struct wide_scratch {
     float scales[3 * CHUNK_BLOCKS * SCALE_FLOATS];
+    float shared[3][2][16];
     uint8_t weights[3 * CHUNK_BLOCKS * 512];
 };
 

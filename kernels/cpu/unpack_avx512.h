@@ -32,16 +32,16 @@ TILE_INLINE __m512i record_step16(int bits, const uint8_t *rec, int step)
     return q;
 }
 
-/* Row i of the scales of record b: i = n_scales is the minimum. */
-TILE_INLINE __m512 record_scale16(const struct record_form *f, const uint8_t *rec, int b, int i)
+/* Row i of a record's scales: i = n_scales is the minimum. shared[16]: what it has in common with other records, for
+ * types that share. */
+TILE_INLINE __m512 record_scale16(const struct record_form *f, const uint8_t *rec,
+                                  const float *shared, int i)
 {
     const uint8_t *s = rec + record_scales_at(f) + i * PANEL * (f->shared ? 1 : 2);
     if (!f->shared)
         return load_halves16((const uint16_t *)(const void *)s);
-    const uint8_t *shared = shared_row(f, rec, b, i == f->n_scales);
     __m512i small = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)s));
-    return _mm512_mul_ps(load_halves16((const uint16_t *)(const void *)shared),
-                         _mm512_cvtepi32_ps(small));
+    return _mm512_mul_ps(_mm512_load_ps(shared), _mm512_cvtepi32_ps(small));
 }
 
 #endif
