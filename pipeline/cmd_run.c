@@ -1,6 +1,7 @@
 /* quire run: the whole job. */
 #include "pipeline/cmd.h"
 
+#include "pipeline/exit_guard.h"
 #include "pipeline/run.h"
 #include "stages/base/log.h"
 
@@ -26,10 +27,12 @@ int cmd_run(const struct cmd_line *l)
     struct run_options o = {.signals = true, .progress = progress_of(l)};
     if (cmd_load_job(l, 0, &j, &e))
         return cmd_fail(&e);
+    exit_guard_on();
     if (run_job(&j, &o, &r, &e)) {
         job_locate(&j, &e);
         cmd_fail(&e);
     }
+    exit_guard_off();
     job_release(&j);
     return r.exit_status;
 }

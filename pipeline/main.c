@@ -2,6 +2,7 @@
 #include "pipeline/cmd.h"
 
 #include "stages/base/clock.h"
+#include "stages/base/lib_memory.h"
 #include "stages/base/log.h"
 #include "stages/base/opt.h"
 
@@ -52,6 +53,7 @@ static void let_idle_threads_sleep(char **argv)
 int main(int argc, char **argv)
 {
     let_idle_threads_sleep(argv);
+    lib_memory_init();
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit: write(2) says so */
     struct err e = {0};
     struct cmd_line l;

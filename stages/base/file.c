@@ -1,6 +1,7 @@
 #include "stages/base/file.h"
 
 #include "stages/base/mem.h"
+#include "stages/base/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +23,9 @@ int file_read(const char *path, struct buf *b, struct err *e)
     if (fd < 0)
         return fail(e, "open", path);
     char block[64 * 1024];
-    ssize_t n = 0;
+    long n = 0;
     int rc = 0;
-    while (!rc && (n = read(fd, block, sizeof(block))) > 0)
+    while (!rc && (n = sys_read(fd, block, sizeof(block))) > 0)
         if ((rc = buf_add(b, block, (size_t)n, e)) != 0)
             rc = err_wrap(e, "%s", path);
     if (!rc && n < 0)
@@ -86,7 +87,7 @@ int file_sync_parent(const char *path, struct err *e)
 {
     char *dir = file_parent(path);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    if (fd < 0 || fsync(fd) != 0)
+    if (fd < 0 || sys_fsync(fd) != 0)
         rc = fail(e, "sync folder", dir);
     if (fd >= 0)
         close(fd);
@@ -105,7 +106,7 @@ int file_write_atomic(const char *path, const void *data, size_t n, struct err *
         goto out;
     }
     rc = file_write_all(fd, data, n, tmp, e);
-    if (!rc && fsync(fd) != 0)
+    if (!rc && sys_fsync(fd) != 0)
         rc = fail(e, "sync", tmp);
     if (close(fd) != 0 && !rc)
         rc = fail(e, "close", tmp);

@@ -1,22 +1,21 @@
 #include "stages/base/hash.h"
 
 #include "stages/base/le.h"
+#include "stages/base/mem.h"
+#include "stages/base/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* libcrypto's digest calls fail only when it has no memory or is broken; neither can be handled. */
+/* libcrypto's digest calls fail only when it has no memory. */
 static void need(int ok)
 {
-    if (ok != 1) {
-        fputs("quire: libcrypto cannot compute SHA-256\n", stderr);
-        abort();
-    }
+    if (ok != 1)
+        mem_none("SHA-256 of libcrypto");
 }
 
 void hash_init(struct hash *h)
@@ -68,8 +67,8 @@ int hash_file(const char *path, uint8_t out[HASH_BYTES], struct err *e)
     struct hash h;
     hash_init(&h);
     char block[64 * 1024];
-    ssize_t n;
-    while ((n = read(fd, block, sizeof(block))) > 0)
+    long n;
+    while ((n = sys_read(fd, block, sizeof(block))) > 0)
         hash_add(&h, block, (size_t)n);
     int rc =
         n < 0 ? err_set(e, REACH_DOC, ERR_IO, "cannot read \"%s\": %s", path, strerror(errno))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
@@ -65,10 +66,21 @@ void *mem_need(size_t n)
 {
     void *p = calloc(n ? n : 1, 1);
     if (!p) {
-        fprintf(stderr, "quire: out of memory (%zu bytes)\n", n);
-        abort();
+        char what[32];
+        snprintf(what, sizeof(what), "%zu bytes", n);
+        mem_none(what);
     }
     return p;
+}
+
+void mem_none(const char *what)
+{
+    char line[128];
+    int n = snprintf(line, sizeof(line), "quire: out of memory (%.80s)\n", what);
+    /* write(2): stdio may want a buffer. */
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        (void)0;
+    _exit(MEM_EXIT);
 }
 
 char *mem_strdup(const char *s)

@@ -121,6 +121,28 @@ int sys_write_at(int fd, struct iovec *iov, int n, uint64_t at)
     }
 }
 
+long sys_read(int fd, void *to, size_t n)
+{
+    ssize_t got;
+    if (fails(fault(SYS_READ)))
+        return -1;
+    do
+        got = read(fd, to, n);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+int sys_fsync(int fd)
+{
+    if (fails(fault(SYS_SYNC)))
+        return -1;
+    int rc;
+    do
+        rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
 int sys_fdatasync(int fd)
 {
     if (fails(fault(SYS_SYNC)))

@@ -16,6 +16,9 @@
 
 /* Read into iov[0, n) from `at`. Returns the bytes read, fewer than asked only at the end of the file; -1. */
 long sys_read_at(int fd, struct iovec *iov, int n, uint64_t at) MUST_CHECK;
+/* As read(2) and fsync(2), again after EINTR. */
+long sys_read(int fd, void *to, size_t n) MUST_CHECK;
+int sys_fsync(int fd) MUST_CHECK;
 /* Write all of iov[0, n) at `at`; the iovecs are used up. -1: some of it may be there. */
 int sys_write_at(int fd, struct iovec *iov, int n, uint64_t at) MUST_CHECK;
 int sys_fdatasync(int fd) MUST_CHECK;

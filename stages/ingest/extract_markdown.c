@@ -9,6 +9,7 @@
  * paragraph. Tables, which cmark does not know, are found among its paragraphs. */
 #include "stages/ingest/extract.h"
 
+#include "stages/base/lib_memory.h"
 #include "stages/base/mem.h"
 
 #include <cmark.h>
@@ -256,7 +257,8 @@ static int run_segment(struct extraction *x, size_t begin, size_t *next, struct 
     const char *s = x->out.text.data;
     size_t n = x->out.text.len, at = begin;
     bool fence = false, blank = false;
-    cmark_parser *parser = cmark_parser_new(CMARK_OPT_DEFAULT);
+    static cmark_mem memory = {lib_zeroed, lib_resize, free}; /* its own ends in abort() */
+    cmark_parser *parser = cmark_parser_new_with_mem(CMARK_OPT_DEFAULT, &memory);
     int rc = 0, nodes = 0;
     while (rc == 0 && at < n && at - begin < SEGMENT_MAX && nodes < NODES_MAX) {
         size_t end = line_end(s, n, at);

@@ -47,7 +47,7 @@ static void add_root(struct walk *w, const char *path)
         w->roots_cap = w->roots_cap ? w->roots_cap * 2 : 16;
         w->roots = mem_resize(w->roots, w->roots_cap * sizeof(*w->roots));
         if (!w->roots)
-            abort();
+            mem_none("the names of ingest.from");
     }
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
@@ -136,7 +136,7 @@ static bool list_folder(struct level *l)
             cap = cap ? cap * 2 : 64;
             l->names = mem_resize(l->names, cap * sizeof(*l->names));
             if (!l->names)
-                abort();
+                mem_none("the names in a folder");
         }
         l->names[l->n++] = mem_strdup(x->d_name);
     }

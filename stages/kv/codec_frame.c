@@ -14,7 +14,7 @@ void frames_init(struct frames *f, size_t max_halves)
     f->deflate = ZSTD_createCCtx();
     f->inflate = ZSTD_createDCtx();
     if (!f->deflate || !f->inflate)
-        abort(); /* as mem_need() */
+        mem_none("a context of zstd");
     /* Nothing repeats in a plane, so all that zstd has to do is Huffman: higher levels search longer for less. */
     ZSTD_CCtx_setParameter(f->deflate, ZSTD_c_compressionLevel, 1);
     f->high = mem_need(max_halves);

@@ -307,7 +307,7 @@ void disk_sync(struct disk *d)
     int dir = folder ? fcntl(d->dir, F_DUPFD_CLOEXEC, 0) : -1;
     pthread_mutex_unlock(&d->table);
     if (dir >= 0) {
-        if (fsync(dir) != 0)
+        if (sys_fsync(dir) != 0)
             disk_fail(d, "cannot make the folder durable");
         close(dir);
     }

@@ -2,6 +2,7 @@
 #include "stages/model/digest_cache.h"
 
 #include "stages/base/log.h"
+#include "stages/base/sys.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -45,8 +46,8 @@ static bool read_ours(const char *path, struct buf *text)
     int fd = file_open_own(path, &size, &why);
     bool ours = fd >= 0 && size < CACHE_MAX;
     char block[16 * 1024];
-    ssize_t n = 0;
-    while (ours && (n = read(fd, block, sizeof(block))) > 0)
+    long n = 0;
+    while (ours && (n = sys_read(fd, block, sizeof(block))) > 0)
         ours = buf_add(text, block, (size_t)n, &e) == 0;
     if (fd >= 0)
         close(fd);

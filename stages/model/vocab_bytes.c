@@ -1,5 +1,6 @@
 /* The vocabulary of the null model: a token per byte, and three that text cannot spell. */
 #include "stages/base/hash.h"
+#include "stages/base/mem.h"
 #include "stages/model/vocab_impl.h"
 
 #include <stdio.h>
@@ -19,14 +20,14 @@ static void add_token(struct vocab *v, int32_t id, const char *name, enum token_
     v->types[id] = (uint8_t)type;
     text_index_add(&v->by_name, id);
     if (type == TOKEN_CONTROL && !special_tree_add(&v->special, name, len, id, true))
-        abort(); /* a few hundred bytes: as mem_need() */
+        mem_none("the vocabulary of bytes");
 }
 
 struct vocab *vocab_bytes(void)
 {
     struct vocab *v = vocab_new(TOKENS, TOKENS * 8);
     if (!v)
-        abort();
+        mem_none("the vocabulary of bytes");
     for (int i = 0; i < 256; i++) {
         char name[8], byte = (char)i;
         snprintf(name, sizeof(name), "<0x%02X>", (unsigned)i);

@@ -5,6 +5,7 @@
 #include "stages/base/file.h"
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
+#include "stages/base/sys.h"
 #include "stages/write/manifest.h"
 
 #include <dirent.h>
@@ -181,7 +182,7 @@ int output_line(struct output *o, const char *line, size_t n, struct err *e)
     hash_add(&o->hash, o->line, n + 1);
     int64_t now = clock_us();
     if (++o->unsynced >= SYNC_LINES || now - o->synced_us > SYNC_SECONDS * INT64_C(1000000)) {
-        if (fdatasync(o->fd) != 0)
+        if (sys_fdatasync(o->fd) != 0)
             return fail(e, "sync", o->results);
         o->unsynced = 0;
         o->synced_us = now;
@@ -282,7 +283,7 @@ static void remove_old(void *ctx, const char *name)
 /* Everything written so far is on the disk. */
 static int sync_all(struct output *o, struct err *e)
 {
-    if (fsync(o->fd) != 0 || syncfs(o->fd) != 0)
+    if (sys_fsync(o->fd) != 0 || syncfs(o->fd) != 0)
         return fail(e, "sync", o->results);
     if (close(o->fd) != 0) {
         o->fd = -1;
