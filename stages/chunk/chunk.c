@@ -57,8 +57,15 @@ static int64_t room(void *ctx, size_t begin)
 {
     struct cutting *c = ctx;
     int64_t fixed = fixed_tokens(c, begin);
-    int64_t fits = fixed < 0 ? 0 : c->env->context - fixed - c->answer_tokens;
+    if (fixed < 0)
+        return ROOM_NO_MEMORY;
+    int64_t fits = c->env->context - fixed - c->answer_tokens;
     return c->most_tokens > 0 && c->most_tokens < fits ? c->most_tokens : fits;
+}
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, REACH_DOC, ERR_NOMEM, "no memory to count tokens");
 }
 
 /* The document does not fit into one prompt, and the job wants one. */
@@ -67,7 +74,7 @@ static int too_long(struct cutting *c, struct err *e)
     int64_t text = vocab_count(c->vocab, c->doc->text, c->doc->text_len),
             fixed = fixed_tokens(c, 0);
     if (text < 0 || fixed < 0)
-        return err_set(e, REACH_DOC, ERR_NOMEM, "no memory to count tokens");
+        return no_memory(e);
     bool complete = c->env->task->kind == TASK_COMPLETE;
     return err_set(e, REACH_DOC, ERR_LIMIT,
                    "the document has %" PRId64 " tokens; with %" PRId64
@@ -92,8 +99,11 @@ static int cut(const struct stage *s, const struct doc *d, struct piece_list *ou
         .text = d->text, .len = d->text_len, .blocks = d->blocks, .n_blocks = d->n_blocks};
     struct cut_rules rules = {.ctx = &c, .count = count, .room = room};
     if (env->task->kind == TASK_COMPLETE || env->task->strategy != STRATEGY_MAP_REDUCE) {
+        int64_t first = room(&c, 0);
+        if (first == ROOM_NO_MEMORY)
+            return no_memory(e);
         /* No room at all for text is a text that does not fit, whatever its length. */
-        if (room(&c, 0) >= 1 && cuts_make(&text, &rules, 1, out, e) != 0)
+        if (first >= 1 && cuts_make(&text, &rules, 1, out, e) != 0)
             return -(int)e->code;
         if (out->n == 1 && out->items[0].end == d->text_len)
             return 0;

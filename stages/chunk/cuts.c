@@ -109,6 +109,8 @@ static int cut_one(const struct cut_text *t, const struct cut_rules *r, size_t b
                    double *bytes_per_token, struct piece *out, struct err *e)
 {
     struct fit f = {.begin = begin, .low = begin, .room = r->room(r->ctx, begin)};
+    if (f.room == ROOM_NO_MEMORY)
+        return no_memory(e);
     if (f.room < 1)
         return too_small(t, begin, f.room, e);
     if (fit_find(t, r, &f, bytes_per_token, e) != 0)
@@ -142,7 +144,7 @@ static int even_out(const struct cut_text *t, const struct cut_rules *r, struct 
     struct piece *a = &l->items[l->n - 2], *b = a + 1;
     int64_t room_a = r->room(r->ctx, a->begin);
     int64_t both = r->count(r->ctx, t->text + a->begin, b->end - a->begin);
-    if (both < 0)
+    if (both < 0 || room_a == ROOM_NO_MEMORY)
         return no_memory(e);
     if (both <= room_a) {
         *a = (struct piece){
@@ -157,9 +159,10 @@ static int even_out(const struct cut_text *t, const struct cut_rules *r, struct 
         return 0;
     int64_t n_a = r->count(r->ctx, t->text + a->begin, middle - a->begin);
     int64_t n_b = r->count(r->ctx, t->text + middle, b->end - middle);
-    if (n_a < 0 || n_b < 0)
+    int64_t room_b = r->room(r->ctx, middle);
+    if (n_a < 0 || n_b < 0 || room_b == ROOM_NO_MEMORY)
         return no_memory(e);
-    if (n_a > room_a || n_b > r->room(r->ctx, middle))
+    if (n_a > room_a || n_b > room_b)
         return 0;
     *a = (struct piece){.begin = a->begin, .end = middle, .tokens = (int)n_a, .rank = rank};
     *b = (struct piece){.begin = middle, .end = b->end, .tokens = (int)n_b, .rank = b->rank};

@@ -15,11 +15,13 @@
 
 #include "stages/chunk/boundary.h"
 
+#define ROOM_NO_MEMORY INT64_MIN
+
 struct cut_rules {
     void *ctx;
     /* Tokens of text[0, len) encoded alone; -1: no memory. */
     int64_t (*count)(void *ctx, const char *text, size_t len);
-    /* Largest piece that begins at `begin`, in tokens; below 1 fails the text. */
+    /* Largest piece that begins at `begin`, in tokens; below 1 fails the text. ROOM_NO_MEMORY. */
     int64_t (*room)(void *ctx, size_t begin);
     int min_tokens; /* a last piece below this is joined or evened out with the one before it */
 };

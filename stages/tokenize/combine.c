@@ -51,8 +51,10 @@ static int read_level(struct combining *c, struct err *e)
 
 static int group(struct combining *c, int max_tokens, struct err *e)
 {
-    int64_t room = request_room(c->env, c->d->doc, PROMPT_REDUCE, c->question, max_tokens);
+    int64_t room;
     int bad = -1;
+    if (request_room(c->env, c->d->doc, PROMPT_REDUCE, c->question, max_tokens, &room, e) != 0)
+        return -(int)e->code;
     c->groups =
         group_parts(c->parts, c->tokens, c->n, room, count, c->vocab, c->first, &bad, e);
     if (c->groups > 0)
@@ -67,9 +69,10 @@ static int group(struct combining *c, int max_tokens, struct err *e)
 static bool fits_in_one(struct combining *c, struct err *e)
 {
     int max_tokens = c->env->decode->max_tokens;
-    if (c->sum > request_room(c->env, c->d->doc, PROMPT_REDUCE, c->question, max_tokens))
+    int64_t room;
+    if (request_room(c->env, c->d->doc, PROMPT_REDUCE, c->question, max_tokens, &room, e) != 0)
         return false;
-    return group(c, max_tokens, e) == 0 && c->groups == 1;
+    return c->sum <= room && group(c, max_tokens, e) == 0 && c->groups == 1;
 }
 
 /* May a level be made that is not the last? */

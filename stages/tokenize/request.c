@@ -71,11 +71,14 @@ int request_make(const struct stage_env *env, struct doc *d, enum prompt_kind ki
     return 0;
 }
 
-int64_t request_room(const struct stage_env *env, const struct doc *d, enum prompt_kind kind,
-                     int question, int max_tokens)
+int request_room(const struct stage_env *env, const struct doc *d, enum prompt_kind kind,
+                 int question, int max_tokens, int64_t *room, struct err *e)
 {
     struct prompt_values v = {
         .text = "", .title = d->title, .question = question_text(env, question)};
     int fixed = prompt_fixed_tokens(env->prompts, kind, &v);
-    return fixed < 0 ? 0 : (int64_t)env->context - fixed - max_tokens;
+    if (fixed < 0)
+        return err_set(e, REACH_DOC, ERR_NOMEM, "no memory to count tokens");
+    *room = (int64_t)env->context - fixed - max_tokens;
+    return 0;
 }

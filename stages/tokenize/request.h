@@ -16,9 +16,10 @@ int request_make(const struct stage_env *env, struct doc *d, enum prompt_kind ki
                  struct prompt_values v, struct request q, struct rec **out,
                  struct err *e) MUST_CHECK;
 
-/* Tokens of text that fit into a prompt of this kind beside an answer of max_tokens; may be negative. */
-int64_t request_room(const struct stage_env *env, const struct doc *d, enum prompt_kind kind,
-                     int question, int max_tokens);
+/* *room: tokens of text that fit into a prompt of this kind beside an answer of max_tokens; may be negative.
+ * -ERR_NOMEM. */
+int request_room(const struct stage_env *env, const struct doc *d, enum prompt_kind kind,
+                 int question, int max_tokens, int64_t *room, struct err *e) MUST_CHECK;
 
 /* max_tokens of a partial answer. */
 int request_partial_tokens(const struct stage_env *env);
