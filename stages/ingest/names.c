@@ -116,12 +116,12 @@ static bool add_legacy_name(void *to, const char *name, size_t len, bool utf8_fl
     return buf_add(&s->names, name, len, &e) == 0 && buf_addc(&s->names, '\n', &e) == 0;
 }
 
-const struct charset *zip_names_charset(int fd, int64_t max)
+const struct charset *zip_names_charset(int fd, int64_t max, struct err *e)
 {
     struct sample s;
     buf_init(&s.names, SAMPLE_BYTES);
     const struct charset *c = NULL;
-    if (zip_dir_names(fd, max, add_legacy_name, &s) > 0 && s.names.len > 0)
+    if (zip_dir_names(fd, max, add_legacy_name, &s, e) > 0 && s.names.len > 0)
         c = charset_detect((const unsigned char *)s.names.data, s.names.len);
     buf_release(&s.names);
     return c;

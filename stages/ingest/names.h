@@ -24,7 +24,7 @@ bool label_excluded(const struct ingest_config *cfg, const char *label);
 bool label_included(const struct ingest_config *cfg, const char *label);
 
 /* The code page that the names in the directory of a zip file are in, taken together; NULL when
- * all are UTF-8 or it cannot be said. */
-const struct charset *zip_names_charset(int fd, int64_t max);
+ * all are UTF-8 or it cannot be said, and with an error (zip_dir.h). */
+const struct charset *zip_names_charset(int fd, int64_t max, struct err *e);
 
 #endif

@@ -118,13 +118,12 @@ static bool any_name(void *to, const char *name, size_t len, bool utf8_flag)
 
 /* A zip that begins with an entry and does not end with its list of them was cut, or the list is damaged: libarchive then
  * reads the entries one after the other, and says nothing. */
-static bool lost_directory(const struct item *it)
+static bool lost_directory(const struct item *it, struct err *e)
 {
-    struct err e = {0};
     const unsigned char *p;
     size_t n;
-    return it->s->fd >= 0 && stream_look(it->s, &p, &n, &e) == 0 && n > 4 &&
-           memcmp(p, "PK\3\4", 4) == 0 && zip_dir_names(it->s->fd, 1, any_name, NULL) <= 0;
+    return it->s->fd >= 0 && stream_look(it->s, &p, &n, e) == 0 && n > 4 &&
+           memcmp(p, "PK\3\4", 4) == 0 && zip_dir_names(it->s->fd, 1, any_name, NULL, e) == 0;
 }
 
 static int read_archive(struct reader *r, const struct item *it, enum layer layer)
@@ -134,17 +133,17 @@ static int read_archive(struct reader *r, const struct item *it, enum layer laye
     if (r->cfg->name_encoding)
         legacy = charset_find(r->cfg->name_encoding, strlen(r->cfg->name_encoding));
     else if (layer == LAYER_ZIP && it->s->fd >= 0)
-        legacy = zip_names_charset(it->s->fd, r->cfg->max_entries);
+        legacy = zip_names_charset(it->s->fd, r->cfg->max_entries, &e);
     struct unpack_limits limits = {r->cfg->max_ratio, &r->quota};
     int rc = TRY_IN_ORDER;
     for (int in_order = 0; rc == TRY_IN_ORDER && in_order < 2; in_order++) {
         struct unpack *u;
         if (in_order)
             stream_rewind(it->s);
-        if (layer == LAYER_ZIP && !it->s->torn && (in_order || lost_directory(it)))
+        if (layer == LAYER_ZIP && !it->s->torn && (in_order || lost_directory(it, &e)))
             it->s->torn =
                 "its directory is cut off or damaged; what was found without it is read";
-        if (unpack_open(&u, it->s, layer, in_order, limits, &e) != 0)
+        if (e.code || unpack_open(&u, it->s, layer, in_order, limits, &e) != 0)
             return reader_fail(r, it->place, &e);
         bool may_retry = layer == LAYER_ZIP && it->s->fd >= 0 && !in_order;
         rc = read_entries(r, it, u, may_retry, legacy);
@@ -198,11 +197,12 @@ static int read_filter(struct reader *r, const struct item *it, enum layer layer
 }
 
 /* A program or script with a zip behind it unpacks itself; the zip is what we want. */
-static bool is_self_extractor(const struct stream *s, const unsigned char *p, size_t n)
+static bool is_self_extractor(const struct stream *s, const unsigned char *p, size_t n,
+                              struct err *e)
 {
     bool stub = n > 4 && (memcmp(p, "MZ", 2) == 0 || memcmp(p, "\x7f\x45LF", 4) == 0 ||
                           memcmp(p, "#!", 2) == 0);
-    return stub && s->fd >= 0 && zip_dir_names(s->fd, 1, any_name, NULL) > 0;
+    return stub && s->fd >= 0 && zip_dir_names(s->fd, 1, any_name, NULL, e) > 0;
 }
 
 static bool is_jsonl(const struct reader *r, const struct item *it)
@@ -217,16 +217,24 @@ static bool wanted(const struct reader *r, const struct item *it)
     return label_included(r->cfg, it->full_name) || label_included(r->cfg, it->name);
 }
 
+/* A file of a kind that is not wanted may be what it likes; one that was named, and an archive, may not. */
+static int unreadable(struct reader *r, const struct item *it, struct err *e)
+{
+    return wanted(r, it) || it->depth == 0 ? reader_fail(r, it->place, e) : 0;
+}
+
 static int read_item(struct reader *r, const struct item *it)
 {
     struct err e = {0};
     const unsigned char *p;
     size_t n;
     if (stream_look(it->s, &p, &n, &e) != 0)
-        return wanted(r, it) || it->depth == 0 ? reader_fail(r, it->place, &e) : 0;
+        return unreadable(r, it, &e);
     enum layer layer = sniff_layer(p, n);
-    if (layer == LAYER_NONE && is_self_extractor(it->s, p, n))
+    if (layer == LAYER_NONE && is_self_extractor(it->s, p, n, &e))
         layer = LAYER_ZIP;
+    if (e.code)
+        return unreadable(r, it, &e);
     if (layer == LAYER_NONE && !wanted(r, it))
         return 0;
     if (layer == LAYER_NONE)
@@ -237,7 +245,9 @@ static int read_item(struct reader *r, const struct item *it)
     if (seeks && it->s->fd < 0)
         return read_spooled(r, it);
     const char *kind =
-        layer == LAYER_ZIP ? zip_dir_document(it->s->fd, r->cfg->max_entries) : NULL;
+        layer == LAYER_ZIP ? zip_dir_document(it->s->fd, r->cfg->max_entries, &e) : NULL;
+    if (e.code)
+        return unreadable(r, it, &e);
     if (kind) {
         err_set(&e, REACH_DOC, ERR_UNSUPPORTED,
                 "%s documents are not read yet; convert them to text, Markdown or HTML", kind);

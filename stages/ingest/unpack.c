@@ -116,7 +116,8 @@ static int report(struct unpack *u, const char *what, struct err *e)
         code = ERR_ENCRYPTED;
     else if (strstr(msg, "nsupported") || strstr(msg, "not supported"))
         code = ERR_UNSUPPORTED;
-    else if (strstr(msg, "allocate"))
+    else if (strstr(msg, "allocate") || strstr(msg, "No formats registered") ||
+             archive_errno(u->a) == ENOMEM)
         code = ERR_NOMEM;
     if (u->layer == LAYER_ZSTD && strstr(msg, "too much memory"))
         return err_set(e, REACH_DOC, ERR_UNSUPPORTED, "zstd with a window over 128 MiB");

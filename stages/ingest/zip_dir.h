@@ -11,17 +11,18 @@
 #ifndef QUIRE_INGEST_ZIP_DIR_H
 #define QUIRE_INGEST_ZIP_DIR_H
 
-#include <stdbool.h>
+#include "stages/base/err.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 /* Called for each entry; returns false to stop. name is raw bytes, not terminated. */
 typedef bool zip_name_fn(void *to, const char *name, size_t len, bool utf8_flag);
 
-/* Visits up to max entries. Returns the number seen, or -1 when fd holds no zip directory. */
-int64_t zip_dir_names(int fd, int64_t max, zip_name_fn *fn, void *to);
+/* Visits up to max entries. Returns the number seen: 0 also when fd holds no zip directory. -ERR_IO, -ERR_NOMEM. */
+int64_t zip_dir_names(int fd, int64_t max, zip_name_fn *fn, void *to, struct err *e) MUST_CHECK;
 
-/* "DOCX", "EPUB" ... when the zip is a document rather than an archive of some, else NULL. */
-const char *zip_dir_document(int fd, int64_t max);
+/* "DOCX", "EPUB" ... when the zip is a document rather than an archive of some, else NULL, also with an error. */
+const char *zip_dir_document(int fd, int64_t max, struct err *e);
 
 #endif
