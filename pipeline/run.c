@@ -11,6 +11,8 @@
 #include "pipeline/version.h"
 #include "stages/base/clock.h"
 #include "stages/base/log.h"
+#include "stages/ingest/jail.h"
+#include "stages/ingest/keeper.h"
 #include "stages/write/output.h"
 
 #include <inttypes.h>
@@ -31,6 +33,7 @@ struct run {
     const struct job *job;
     struct run_result *result;
     struct setup setup;
+    struct keeper *keeper; /* NULL: documents are read in this process */
     struct output *output;
     struct tally tally;
     struct run_stats stats;
@@ -143,6 +146,7 @@ static void fill_env(struct run *run)
         .context = s->plan.context,
         .pages = s->pages,
         .store = s->store,
+        .keeper = run->keeper,
         .output = run->output,
         .tally = &run->tally,
         .facts = &s->facts,
@@ -151,10 +155,33 @@ static void fill_env(struct run *run)
     };
 }
 
+/* While this process is small and has no threads, for what it forks is as large, and has none. */
+static int open_keeper(struct run *run, struct err *e)
+{
+    const struct ingest_config *cfg = &run->job->ingest;
+    if (cfg->isolation == ISOLATION_NO) {
+        log_warn("run", "documents are read in this process (ingest.isolation: no)");
+        return 0;
+    }
+    bool filter = jail_can_filter();
+    if (!filter && cfg->isolation == ISOLATION_YES)
+        return err_set(
+            e, REACH_JOB, ERR_CONFIG,
+            "ingest.isolation: yes, but this kernel does not filter system calls (seccomp)");
+    if (!filter)
+        log_warn(
+            "run",
+            "this kernel does not filter system calls (seccomp): a document that takes over "
+            "its reader could open files and connections");
+    return keeper_open(&run->keeper, cfg, reader_file, e);
+}
+
 static int prepare(struct run *run, bool signals, struct err *e)
 {
     buf_init(&run->resolved, RESOLVED_MAX);
-    int rc = job_print(run->job, &run->resolved, e);
+    int rc = open_keeper(run, e);
+    if (!rc)
+        rc = job_print(run->job, &run->resolved, e);
     if (!rc)
         rc = setup_open(&run->setup, run->job, &run->stats, e);
     /* From here on a signal drains. Before, it ends the process at once: there is nothing to lose yet. */
@@ -338,6 +365,7 @@ static int run_stages(struct run *run, enum progress_mode progress, struct err *
 static void release(struct run *run)
 {
     output_close(run->output);
+    keeper_close(run->keeper);
     setup_close(&run->setup);
     tally_release(&run->tally);
     buf_release(&run->resolved);

@@ -40,6 +40,7 @@ struct model; /* stages/model/model.h */
 struct chat;  /* stages/model/chat.h */
 struct prompts; /* stages/model/prompt.h */
 struct store;   /* stages/kv/store.h */
+struct keeper;  /* stages/ingest/keeper.h: processes that read documents */
 struct output;  /* stages/write/output.h: the output folder of this run */
 
 /* What made the answers; printed in every record. */
@@ -68,6 +69,7 @@ struct stage_env {
     int context;             /* tokens of prompt and answer together: model.context, resolved */
     struct page_pool *pages; /* prefill and decode only */
     struct store *store;     /* stages/kv/store.h; prefill and decode only */
+    struct keeper *keeper;   /* ingest only; NULL: it reads in its own thread */
     struct output *output;   /* write only, as is */
     struct tally *tally;     /* stages/write/tally.h */
     const struct run_facts *facts;

@@ -24,6 +24,9 @@ struct charset {
 /* The charset with this label (any case, blanks around it ignored), or NULL. */
 const struct charset *charset_find(const char *label, size_t n);
 
+/* All charsets, one after the other; NULL past the last. */
+const struct charset *charset_at(size_t i);
+
 /* How charset_choose() came to its answer. */
 enum charset_by {
     BY_MARK,

@@ -195,3 +195,8 @@ const struct charset *charset_find(const char *label, size_t n)
             return &charsets[i];
     return NULL;
 }
+
+const struct charset *charset_at(size_t i)
+{
+    return i < ARRAY_LEN(charsets) ? &charsets[i] : NULL;
+}

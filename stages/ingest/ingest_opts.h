@@ -6,6 +6,8 @@
 
 enum ingest_as { AS_AUTO, AS_TEXT, AS_MARKDOWN, AS_HTML, AS_XML, AS_JSONL };
 
+enum ingest_isolation { ISOLATION_AUTO, ISOLATION_YES, ISOLATION_NO };
+
 struct ingest_config {
     struct opt_list from;    /* files, folders, globs */
     struct opt_list include; /* name patterns; empty: all */
@@ -19,7 +21,9 @@ struct ingest_config {
     uint64_t max_document;                     /* source bytes of one document */
     uint64_t max_container;                    /* bytes delivered by one outermost archive */
     int max_ratio;                             /* delivered / packed, checked after 1 MiB */
-    double timeout; /* seconds of reading and extraction for one document */
+    double timeout;  /* seconds of reading and extraction for one document */
+    int isolation;   /* enum ingest_isolation */
+    uint64_t memory; /* address space of the process that reads; 0: what documents need */
 };
 
 extern const struct opt ingest_opts[];

@@ -188,7 +188,13 @@ static int take_text(const struct reader *r, const json_t *object, struct doc *d
 static int read_line(struct reader *r, const struct item *it, const struct buf *line,
                      int64_t number, const struct err *already)
 {
+    struct place bare = {it->place, "", number};
+    const struct err *spoilt = reader_at(r, &bare, false);
+    if (reader_knows(r))
+        return reader_give(r, reader_doc(r, &bare, NULL, 0), NULL);
     struct err e = *already;
+    if (spoilt)
+        e = *spoilt;
     struct repair rep = {0};
     struct buf fixed;
     json_t *v = NULL;
@@ -248,6 +254,18 @@ static int end_line(struct reader *r, const struct item *it, struct lines *l)
     return rc;
 }
 
+/* The next bytes; *n = 0 at the end. */
+static int next_piece(struct reader *r, const struct item *it, int64_t lines, const void **p,
+                      size_t *n, struct err *e)
+{
+    struct place next = {it->place, "", lines + 1};
+    const struct err *spoilt = reader_at(r, &next, true);
+    if (!spoilt)
+        return stream_next(it->s, p, n, e);
+    *e = *spoilt;
+    return err_wrap(e, "the file stops after %" PRId64 " lines", lines);
+}
+
 int reader_jsonl(struct reader *r, const struct item *it)
 {
     struct lines l = {0};
@@ -257,7 +275,7 @@ int reader_jsonl(struct reader *r, const struct item *it)
     while (rc == 0 && !reader_cancelled(r)) {
         const void *piece;
         size_t n;
-        if (stream_next(it->s, &piece, &n, &e) != 0) {
+        if (next_piece(r, it, l.number, &piece, &n, &e) != 0) {
             rc = reader_fail(r, it->place, &e);
             break;
         }

@@ -1,13 +1,28 @@
 /* Documents out: one that was read whole, one field of a line, or a failure in the place of one. */
 #include "stages/ingest/reader.h"
 
-#include "stages/base/log.h"
 #include "stages/base/mem.h"
 #include "stages/base/utf8.h"
 #include "stages/ingest/extract.h"
 
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
+
+/* ---- places ---- */
+
+const struct err *reader_at(const struct reader *r, const struct place *p, bool head)
+{
+    if (!r->errand)
+        return NULL;
+    struct spot s = {.head = head};
+    for (const struct place *x = p; x; x = x->outer)
+        s.n++;
+    assert(s.n <= SPOT_DEPTH);
+    int at = s.n;
+    for (const struct place *x = p; x; x = x->outer)
+        s.path[--at] = x->index;
+    return errand_at(r->errand, &s);
+}
 
 /* ---- documents out ---- */
 
@@ -53,18 +68,15 @@ int reader_give(struct reader *r, struct doc *d, const struct err *e)
     }
     if (!d->media_type)
         d->media_type = mem_strdup("application/octet-stream");
-    d->ordinal = r->ordinal++;
-    if (r->stats)
-        atomic_fetch_add(&r->stats->docs_found, 1);
-    if (log_get_level() >= LOG_DEBUG) {
-        char *name = doc_name(d);
-        log_debug("ingest",
-                  "document %s type=%s encoding=%s bytes=%llu text=%zu blocks=%zu%s%s", name,
-                  d->media_type, d->encoding ? d->encoding : "-", (unsigned long long)d->bytes,
-                  d->text_len, d->n_blocks, d->fail.code ? " failed: " : "", d->fail.msg);
-        free(name);
+    bool known = reader_knows(r);
+    r->docs++;
+    if (known) {
+        doc_unref(d);
+        return 0;
     }
-    return r->emit(r->to, d);
+    int rc = r->emit(r->to, d);
+    deadline_start(&r->deadline, r->cfg->timeout); /* that the stages after this one took */
+    return rc;
 }
 
 int reader_fail(struct reader *r, const struct place *p, const struct err *e)
@@ -124,6 +136,11 @@ int reader_document(struct reader *r, const struct item *it)
     struct buf b;
     buf_init(&b, (size_t)r->cfg->max_document);
     int rc = read_whole(r, it->s, &b, &e);
+    if (rc == 0 && reader_knows(r)) {
+        /* It was read, so that all counts are as they were; its text is not needed. */
+        buf_release(&b);
+        return reader_give(r, reader_doc(r, it->place, NULL, 0), NULL);
+    }
     struct doc *d = reader_doc(r, it->place, rc == 0 ? (b.data ? b.data : "") : NULL, b.len);
     if (rc == 0 && b.len == 0)
         rc = err_set(&e, REACH_DOC, ERR_FORMAT, "empty: no bytes");

@@ -5,8 +5,6 @@
 #include "stages/ingest/names.h"
 #include "stages/ingest/zip_dir.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +13,6 @@
 
 enum { MAX_FILTERS = 3 };
 
-static const uint64_t SPOOL_CAP =
-    4ull << 30; /* of one archive inside an archive, in a temporary file */
 static const uint64_t QUOTA_FROM = 16ull << 20; /* a whole archive may always expand to this */
 
 static int read_item(struct reader *r, const struct item *it);
@@ -33,6 +29,7 @@ static int read_entry(struct reader *r, const struct item *it, struct unpack *u,
     int rc = 0;
     if (!label_excluded(r->cfg, label)) {
         struct place place = {it->place, label, index};
+        const struct err *spoilt = reader_at(r, &place, false);
         struct stream s;
         unpack_data(u, &s);
         struct item inner = {.s = &s,
@@ -40,7 +37,9 @@ static int read_entry(struct reader *r, const struct item *it, struct unpack *u,
                              .name = label,
                              .full_name = label,
                              .depth = it->depth + 1};
-        if (!en->encrypted) {
+        if (spoilt) {
+            rc = reader_fail(r, &place, spoilt);
+        } else if (!en->encrypted) {
             rc = read_item(r, &inner);
         } else if (label_included(r->cfg, label)) {
             struct err e = {0};
@@ -69,6 +68,19 @@ static bool spent(struct reader *r, struct err *e)
 
 enum { TRY_IN_ORDER = 1 };
 
+/* Looks for entry n + 1, as unpack_next(). */
+static int next_entry(struct reader *r, const struct item *it, struct unpack *u, int64_t n,
+                      struct entry *en, struct err *e)
+{
+    struct place next = {it->place, NULL, n + 1};
+    const struct err *spoilt = reader_at(r, &next, true);
+    deadline_start(&r->deadline, r->cfg->timeout);
+    if (!spoilt)
+        return unpack_next(u, en, e);
+    *e = *spoilt;
+    return -(int)e->code;
+}
+
 /* All entries. Returns 0, TRY_IN_ORDER when a zip should be read from front to back instead, or
  * what emit returned. */
 static int read_entries(struct reader *r, const struct item *it, struct unpack *u,
@@ -79,8 +91,7 @@ static int read_entries(struct reader *r, const struct item *it, struct unpack *
     int rc = 0;
     while (rc == 0 && !r->spent && !reader_cancelled(r)) {
         struct entry en;
-        deadline_start(&r->deadline, r->cfg->timeout);
-        int got = unpack_next(u, &en, &e);
+        int got = next_entry(r, it, u, n, &en, &e);
         if (got == 0)
             break;
         if (got < 0 && n == 0 && may_retry && e.code == ERR_CORRUPT)
@@ -156,18 +167,26 @@ static int read_archive(struct reader *r, const struct item *it, enum layer laye
 static int read_spooled(struct reader *r, const struct item *it)
 {
     struct err e = {0};
-    int fd = stream_spool(it->s, SPOOL_CAP, &e);
+    int fd = spool_take(&r->spool, &e);
     if (fd < 0)
         return reader_fail(r, it->place, &e);
     struct stream s;
-    if (stream_open_fd(&s, fd, NULL, &e) != 0)
-        return reader_fail(r, it->place, &e);
-    s.deadline = &r->deadline;
-    s.torn = it->s->torn;
-    struct item inner = *it;
-    inner.s = &s;
-    int rc = read_item(r, &inner);
-    stream_close(&s);
+    int rc = stream_spool(it->s, fd, SPOOL_CAP, &e);
+    if (rc != 0)
+        close(fd);
+    else
+        rc = stream_open_fd(&s, fd, NULL, &e);
+    if (rc != 0) {
+        rc = reader_fail(r, it->place, &e);
+    } else {
+        s.deadline = &r->deadline;
+        s.torn = it->s->torn;
+        struct item inner = *it;
+        inner.s = &s;
+        rc = read_item(r, &inner);
+        stream_close(&s);
+    }
+    spool_put(&r->spool);
     return rc;
 }
 
@@ -261,39 +280,49 @@ static int read_item(struct reader *r, const struct item *it)
     return read_archive(r, it, layer);
 }
 
-int reader_file(struct reader *r, const struct walk_file *f)
+static int read_open(struct reader *r, const char *base, int fd)
+{
+    struct err e = {0};
+    struct stream s = {0};
+    if (stream_open_fd(&s, fd, r->bytes_read, &e) != 0)
+        return reader_fail(r, NULL, &e);
+    s.deadline = &r->deadline;
+    deadline_start(&r->deadline, r->cfg->timeout);
+    uint64_t by_ratio = stream_size(&s) * (uint64_t)r->cfg->max_ratio;
+    if (by_ratio < QUOTA_FROM)
+        by_ratio = QUOTA_FROM;
+    bool ratio = by_ratio < r->cfg->max_container;
+    r->quota = (struct quota){0, ratio ? by_ratio : r->cfg->max_container,
+                              ratio ? "ingest.max_ratio" : "ingest.max_container"};
+    struct item it = {.s = &s, .name = base, .full_name = base};
+    int rc = read_item(r, &it);
+    stream_close(&s);
+    return rc;
+}
+
+int reader_file(struct reader *r, const struct walk_file *f, int fd, const char *why)
 {
     char *source = label_new(f->path, strlen(f->path), NULL);
     const char *base = label_base(source);
+    struct err e = {0};
     r->source = source;
     r->name = f->name;
+    r->docs = r->entries = 0;
+    r->spent = false;
     int rc = 0;
-    if (!label_excluded(r->cfg, base)) {
-        struct err e = {0};
-        struct stream s = {0};
-        int fd = f->bad ? -1 : open(f->path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s",
-                    f->bad ? f->bad : strerror(errno));
-        if (fd < 0 ||
-            stream_open_fd(&s, fd, r->stats ? &r->stats->bytes_read : NULL, &e) != 0) {
-            rc = label_included(r->cfg, base) ? reader_fail(r, NULL, &e) : 0;
-        } else {
-            s.deadline = &r->deadline;
-            deadline_start(&r->deadline, r->cfg->timeout);
-            uint64_t by_ratio = stream_size(&s) * (uint64_t)r->cfg->max_ratio;
-            if (by_ratio < QUOTA_FROM)
-                by_ratio = QUOTA_FROM;
-            bool ratio = by_ratio < r->cfg->max_container;
-            r->quota = (struct quota){0, ratio ? by_ratio : r->cfg->max_container,
-                                      ratio ? "ingest.max_ratio" : "ingest.max_container"};
-            r->entries = 0;
-            r->spent = false;
-            struct item it = {.s = &s, .name = base, .full_name = base};
-            rc = read_item(r, &it);
-        }
-        stream_close(&s);
+    const struct err *spoilt = reader_at(r, NULL, false);
+    if (spoilt) {
+        r->docs = r->errand->known; /* they were given; this is the one after them */
+        rc = reader_fail(r, NULL, spoilt);
+    } else if (fd >= 0) {
+        rc = read_open(r, base, fd);
+        fd = -1;
+    } else if (label_included(r->cfg, base)) {
+        err_set(&e, REACH_DOC, ERR_IO, "cannot be opened: %s", why);
+        rc = reader_fail(r, NULL, &e);
     }
+    if (fd >= 0)
+        close(fd);
     free(source);
     return rc;
 }

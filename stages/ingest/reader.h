@@ -13,17 +13,20 @@
  *         2. Everything found becomes a document, read or failed with a reason; folders, links and
  *            devices in archives are no documents, nor is what include and exclude leave out.
  *         3. Depth of layers is bounded by the job, so recursion over them is too.
+ *         4. A reader with an errand says where it is before it touches anything (errand.h), and leaves
+ *            alone what ended the readers before it. It does not give documents that are known.
  * Thread: a reader belongs to one thread, whose LC_CTYPE must be a UTF-8 locale.
  */
 #ifndef QUIRE_INGEST_READER_H
 #define QUIRE_INGEST_READER_H
 
 #include "stages/ingest/deadline.h"
+#include "stages/ingest/errand.h"
 #include "stages/ingest/ingest_opts.h"
+#include "stages/ingest/spool.h"
 #include "stages/ingest/unpack.h"
 #include "stages/ingest/walk.h"
 #include "stages/rec.h"
-#include "stages/stats.h"
 
 /* Takes the document. Returns 0, or a negative code that stops the reading at once. */
 typedef int reader_emit_fn(void *to, struct doc *d);
@@ -37,12 +40,14 @@ struct place {
 
 struct reader {
     const struct ingest_config *cfg;
-    struct run_stats *stats;   /* may be NULL */
+    atomic_llong *bytes_read;  /* grows by the size of each file; may be NULL */
     const atomic_bool *cancel; /* may be NULL */
     reader_emit_fn *emit;
     void *to;
-    int64_t ordinal; /* of the next document */
+    const struct errand *errand; /* NULL: no other process watches */
+    struct spool spool;          /* the owner releases it */
     /* of the file being read */
+    int64_t docs;             /* given so far */
     const char *source;       /* label of the path */
     const char *name;         /* of the file, for its identity: struct walk_file */
     struct deadline deadline; /* of the document being read */
@@ -51,8 +56,10 @@ struct reader {
     bool spent; /* a limit of the whole file was reached and reported */
 };
 
-/* Reads a file, or reports why it cannot be read. Returns 0 or what emit returned. */
-int reader_file(struct reader *r, const struct walk_file *f) MUST_CHECK;
+/* Reads a file from fd and closes it; fd < 0: reports that it cannot be opened, and why. Returns 0 or what
+ * emit returned. */
+typedef int read_file_fn(struct reader *r, const struct walk_file *f, int fd, const char *why);
+read_file_fn reader_file;
 
 /* ---- for the parts of the reader ---- */
 
@@ -70,6 +77,16 @@ static inline bool reader_cancelled(const struct reader *r)
 {
     return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
 }
+
+/* Does nobody need the next document? It is passed over, and need not be made. */
+static inline bool reader_knows(const struct reader *r)
+{
+    return r->errand && r->docs < r->errand->known;
+}
+
+/* Work at p begins; head: on the way to that entry of an archive, before its name is known. Returns why p
+ * must be left alone, or NULL. */
+const struct err *reader_at(const struct reader *r, const struct place *p, bool head);
 
 /* A document with place, ids and counts set: content is hashed into its id when bytes is given. */
 struct doc *reader_doc(const struct reader *r, const struct place *p, const void *bytes,

@@ -1,7 +1,8 @@
 /* The ingest stage: walks `ingest.from` and emits one record for every document found. */
 #include "stages/ingest/charset.h"
-#include "stages/ingest/reader.h"
-#include "stages/ingest/walk.h"
+#include "stages/ingest/isolate.h"
+#include "stages/ingest/libraries.h"
+#include "stages/ingest/names.h"
 #include "stages/kv/kv_opts.h"
 #include "stages/stage.h"
 #include "stages/write/write_opts.h"
@@ -9,17 +10,10 @@
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
 
-#include <libxml/parser.h>
-#include <locale.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Documents must not make the parser open files or connections. */
-static xmlParserInputPtr load_nothing(const char *url, const char *id, xmlParserCtxtPtr ctxt)
-{
-    (void)url, (void)id, (void)ctxt;
-    return NULL;
-}
 
 static int check_encoding(const char *option, const char *label, struct err *e)
 {
@@ -51,46 +45,91 @@ static int walk_files(const struct stage *s, walk_fn *fn, void *to, struct err *
 static int ingest_open(struct stage *s, struct err *e)
 {
     const struct ingest_config *cfg = s->env->ingest;
-    xmlInitParser();
-    xmlSetExternalEntityLoader(load_nothing);
+    libraries_open();
     int rc = check_encoding("encoding", cfg->encoding, e);
     if (rc == 0)
         rc = check_encoding("name_encoding", cfg->name_encoding, e);
     return rc == 0 ? walk_files(s, plan_file, s->env->stats, e) : rc;
 }
 
-static int emit_doc(void *to, struct doc *d)
+/* ---- documents out ---- */
+
+/* Where documents come from: a reader in this thread, or one that is watched. */
+struct source {
+    struct stage *stage;
+    struct reader reader;
+    struct isolate *isolate; /* NULL: reader reads */
+    int64_t ordinal;         /* of the next document */
+    struct err *e;
+};
+
+static void log_doc(const struct doc *d)
 {
-    struct rec *r = rec_new(REC_DOC, d);
-    doc_unref(d);
-    return stage_emit(to, r);
+    char *name = doc_name(d);
+    log_debug("ingest", "document %s type=%s encoding=%s bytes=%llu text=%zu blocks=%zu%s%s",
+              name, d->media_type, d->encoding ? d->encoding : "-",
+              (unsigned long long)d->bytes, d->text_len, d->n_blocks,
+              d->fail.code ? " failed: " : "", d->fail.msg);
+    free(name);
 }
 
-enum { STOPPED = 1 }; /* cancelled between documents: no error */
+/* reader_emit_fn */
+static int emit_doc(void *to, struct doc *d)
+{
+    struct source *src = to;
+    struct run_stats *stats = src->stage->env->stats;
+    d->ordinal = src->ordinal++;
+    if (stats)
+        atomic_fetch_add(&stats->docs_found, 1);
+    if (log_get_level() >= LOG_DEBUG)
+        log_doc(d);
+    struct rec *r = rec_new(REC_DOC, d);
+    doc_unref(d);
+    return stage_emit(src->stage, r);
+}
+
+/* ---- files in ---- */
+
+enum { STOPPED = ISOLATE_STOPPED }; /* cancelled between documents: no error */
 
 static int read_file(void *to, const struct walk_file *f)
 {
-    struct reader *r = to;
-    return reader_cancelled(r) ? STOPPED : reader_file(r, f);
+    struct source *src = to;
+    if (reader_cancelled(&src->reader))
+        return STOPPED;
+    char *label = label_new(f->path, strlen(f->path), NULL);
+    bool excluded = label_excluded(src->reader.cfg, label_base(label));
+    free(label);
+    if (excluded)
+        return 0;
+    int fd = f->bad ? -1 : open(f->path, O_RDONLY | O_CLOEXEC);
+    const char *why = f->bad ? f->bad : fd < 0 ? strerror(errno) : NULL;
+    return src->isolate ? isolate_file(src->isolate, f, fd, why, src->e)
+                        : reader_file(&src->reader, f, fd, why);
 }
 
 static int ingest_source(struct stage *s, struct err *e)
 {
-    struct reader r = {.cfg = s->env->ingest,
-                       .stats = s->env->stats,
-                       .cancel = s->env->cancel,
-                       .emit = emit_doc,
-                       .to = s};
-    /* Names in archives are converted by the locale of the thread; cron's has none. */
-    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-    if (!utf8)
-        log_warn("ingest", "there is no locale C.UTF-8: entry names may be lost");
-    int rc = walk_files(s, read_file, &r, e);
-    if (utf8) {
-        uselocale(before);
-        freelocale(utf8);
-    }
+    const struct stage_env *env = s->env;
+    struct source src = {.stage = s, .e = e};
+    atomic_llong *bytes = env->stats ? &env->stats->bytes_read : NULL;
+    src.reader = (struct reader){.cfg = env->ingest,
+                                 .bytes_read = bytes,
+                                 .cancel = env->cancel,
+                                 .emit = emit_doc,
+                                 .to = &src};
+    struct isolate_to to = {env->ingest, bytes, env->cancel, emit_doc, &src};
+    struct libraries l;
+    if (env->keeper)
+        src.isolate = isolate_new(env->keeper, &to);
+    libraries_enter(&l);
+    int rc = walk_files(s, read_file, &src, e);
+    if (rc == 0 && src.isolate)
+        rc = isolate_finish(src.isolate, e);
+    libraries_leave(&l);
+    if (src.isolate)
+        isolate_free(src.isolate);
+    spool_release(&src.reader.spool);
     return rc == STOPPED ? 0 : rc;
 }
 

@@ -160,24 +160,8 @@ int stream_open_fd(struct stream *s, int fd, atomic_llong *count, struct err *e)
 
 /* ---- spool ---- */
 
-static int open_unnamed(struct err *e)
+int stream_spool(struct stream *s, int fd, uint64_t cap, struct err *e)
 {
-    const char *folder = getenv("TMPDIR");
-    char *path = file_join(folder && *folder ? folder : "/tmp", "quire-XXXXXX");
-    int fd = mkstemp(path);
-    if (fd < 0)
-        err_set(e, REACH_DOC, ERR_IO, "no temporary file %s: %s", path, strerror(errno));
-    else
-        unlink(path);
-    free(path);
-    return fd;
-}
-
-int stream_spool(struct stream *s, uint64_t cap, struct err *e)
-{
-    int fd = open_unnamed(e);
-    if (fd < 0)
-        return -(int)e->code;
     uint64_t total = 0;
     for (;;) {
         const void *p;
@@ -193,12 +177,10 @@ int stream_spool(struct stream *s, uint64_t cap, struct err *e)
             rc = file_write_all(fd, p, n, "a temporary file", e);
         if (rc != 0) {
             e->reach = REACH_DOC;
-            close(fd);
             return rc;
         }
         if (n == 0)
-            break;
+            return 0;
         total += n;
     }
-    return fd;
 }

@@ -62,8 +62,8 @@ void stream_rewind(struct stream *s);
 /* Size of the file behind fd. */
 uint64_t stream_size(const struct stream *s);
 
-/* Copies what is left of s into a temporary file that has no name, for formats that must seek.
- * Returns the descriptor, -ERR_LIMIT when there is more than cap, or another error. */
-int stream_spool(struct stream *s, uint64_t cap, struct err *e) MUST_CHECK;
+/* Copies what is left of s into fd, for formats that must seek. -ERR_LIMIT when there is more than cap,
+ * or another error. */
+int stream_spool(struct stream *s, int fd, uint64_t cap, struct err *e) MUST_CHECK;
 
 #endif

@@ -4,6 +4,7 @@
 #include "stages/ingest/reader.h"
 #include "tests/fuzz/fuzz_ingest.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ static int take(void *to, struct doc *d)
     for (; d->chain[depth]; depth++)
         check_name(d->chain[depth]);
     fuzz_check(depth <= DEPTH + 1); /* lines of JSON count as one more */
-    fuzz_check(d->ordinal == n_docs && d->bytes <= FUZZ_DOCUMENT && d->media_type);
+    fuzz_check(d->bytes <= FUZZ_DOCUMENT && d->media_type);
     bytes += d->bytes;
     if (d->status == DOC_FAILED)
         fuzz_check(d->fail.code != ERR_NONE && d->fail.msg[0] && !d->text &&
@@ -77,7 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bytes = 0;
     struct reader r = {.cfg = &cfg, .emit = take};
     struct walk_file f = {path, "archive", size, NULL};
-    fuzz_check(reader_file(&r, &f) == 0);
+    fuzz_check(reader_file(&r, &f, open(path, O_RDONLY), NULL) == 0);
+    spool_release(&r.spool);
     fuzz_check(r.entries <= ENTRIES + 1);
     fuzz_check(r.quota.used <= CONTAINER + FUZZ_DOCUMENT * 4); /* the block that went over it */
     opt_release(ingest_opts, n_ingest_opts, &cfg);

@@ -3,7 +3,7 @@
 #define QUIRE_TESTS_INGEST_TRY_H
 
 #include "stages/base/file.h"
-#include "stages/ingest/ingest_opts.h"
+#include "stages/ingest/keeper.h"
 #include "stages/kv/kv_opts.h"
 #include "stages/stage.h"
 #include "stages/stats.h"
@@ -79,10 +79,11 @@ static inline int try_emit(void *to, struct rec *r)
     return 0;
 }
 
-/* Runs the stage over cfg.from; returns what it returned. */
-static inline int try_run(struct try *t)
+/* The stage over cfg.from, by a reader in this thread or by one in a process of its own. */
+static inline int try_once(struct try *t, struct keeper *keeper)
 {
     struct stage_env env = {.ingest = &t->cfg,
+                            .keeper = keeper,
                             .kv = &t->kv,
                             .write = &t->write,
                             .stats = &t->stats,
@@ -90,6 +91,73 @@ static inline int try_run(struct try *t)
     struct stage s = {.ops = &ingest_stage, .env = &env, .emit = try_emit, .runner = t};
     int rc = s.ops->open(&s, &t->e);
     return rc == 0 ? s.ops->source(&s, &t->e) : rc;
+}
+
+static inline void try_same_strings(char *const *a, char *const *b)
+{
+    assert_true(!a == !b);
+    for (size_t i = 0; a && (a[i] || b[i]); i++)
+        assert_string_equal(a[i], b[i]);
+}
+
+static inline void try_same_string(const char *a, const char *b)
+{
+    assert_true(!a == !b);
+    if (a)
+        assert_string_equal(a, b);
+}
+
+static inline void try_same_doc(const struct doc *a, const struct doc *b)
+{
+    assert_string_equal(a->id, b->id);
+    assert_string_equal(a->source, b->source);
+    assert_int_equal(a->status, b->status);
+    assert_int_equal(a->fail.code, b->fail.code);
+    assert_string_equal(a->fail.msg, b->fail.msg);
+    assert_int_equal(a->bytes, b->bytes);
+    assert_memory_equal(a->sha256, b->sha256, HASH_BYTES);
+    try_same_string(a->title, b->title);
+    try_same_string(a->media_type, b->media_type);
+    try_same_string(a->encoding, b->encoding);
+    try_same_strings(a->chain, b->chain);
+    try_same_strings(a->parts, b->parts);
+    try_same_strings(a->warnings, b->warnings);
+    try_same_string(a->text, b->text);
+    assert_int_equal(a->text_len, b->text_len);
+    assert_int_equal(a->n_blocks, b->n_blocks);
+    for (size_t i = 0; i < a->n_blocks; i++) {
+        assert_int_equal(a->blocks[i].kind, b->blocks[i].kind);
+        assert_int_equal(a->blocks[i].level, b->blocks[i].level);
+        assert_int_equal(a->blocks[i].page, b->blocks[i].page);
+        assert_int_equal(a->blocks[i].part, b->blocks[i].part);
+        assert_int_equal(a->blocks[i].begin, b->blocks[i].begin);
+        assert_int_equal(a->blocks[i].end, b->blocks[i].end);
+    }
+}
+
+/* Runs the stage over cfg.from both ways, which must give the same; returns what it returned. */
+static inline int try_run(struct try *t)
+{
+    struct try *other = calloc(1, sizeof(*other));
+    struct keeper *keeper;
+    assert_non_null(other);
+    *other = *t;
+    other->e = (struct err){0};
+    size_t before = t->n;
+    assert_int_equal(keeper_open(&keeper, &other->cfg, reader_file, &other->e), 0);
+    int rc = try_once(t, NULL), isolated = try_once(other, keeper);
+    keeper_close(keeper);
+    assert_int_equal(isolated, rc);
+    assert_int_equal(other->n, t->n);
+    assert_string_equal(other->e.msg, t->e.msg);
+    assert_int_equal(other->stats.docs_found, t->stats.docs_found);
+    assert_int_equal(other->stats.bytes_read, t->stats.bytes_read);
+    for (size_t i = before; i < t->n; i++) {
+        try_same_doc(t->docs[i], other->docs[i]);
+        doc_unref(other->docs[i]);
+    }
+    free(other);
+    return rc;
 }
 
 static inline void try_path(struct try *t, const char *path)
