@@ -3,6 +3,7 @@
 A Rig owns a temporary folder. Its runs are compared by the bytes of results.jsonl without `timings`, the one field
 that differs from run to run (docs/output.md).
 """
+import contextlib
 import json
 import math
 import os
@@ -143,6 +144,16 @@ class Rig:
         words, out = self.command(settings, disk)
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                 env=self.env), out
+
+    def wait_for_records(self, process, out, seconds=120):
+        """Until a process that was started has written its first records, or ended."""
+        end = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < end:
+            for path in out.glob('results.jsonl*'):
+                with contextlib.suppress(FileNotFoundError):    # it has got its last name
+                    if b'\n' in path.read_bytes():
+                        return
+            time.sleep(0.005)
 
     def end(self, process, out, timeout=120):
         start = time.monotonic()

@@ -24,7 +24,9 @@ static struct {
     int fail_request;              /* one chunk of this document fails in prefill, -1 */
     int break_prefill, break_sink; /* the stage returns an error at this document, -1 */
     bool break_open;
-    int sink_us;           /* the last stage takes so long for each */
+    int sink_us;    /* the last stage takes so long for each */
+    int hold_after; /* so many it waits until it may go on; 0: it does not */
+    atomic_bool go_on;
     atomic_int emitted;    /* by the source */
     atomic_int most_ahead; /* emitted - retired, seen by the source */
     atomic_int retired;
@@ -281,6 +283,8 @@ static int sink_push(struct stage *s, struct rec *r, struct err *e)
     }
     if (t.sink_us)
         nap(t.sink_us);
+    while (t.hold_after && atomic_load(&t.retired) >= t.hold_after && !atomic_load(&t.go_on))
+        nap(500);
     if (t.seen[at])
         t.twice++;
     t.seen[at] = r->fail.code || r->doc->status == DOC_FAILED ? 2 : 1;
@@ -461,12 +465,13 @@ static void draining_finishes_what_was_begun_and_nothing_else(void **state)
     bool complete;
     struct err e = {0};
     t.docs = MAX_DOCS;
-    t.sink_us = 200;
+    t.hold_after = 20;
     struct flow *f = start(8, 32, 0);
     while (atomic_load(&t.retired) < 20)
         nap(500);
     atomic_store(&cancel, true);
     flow_drain(f);
+    atomic_store(&t.go_on, true);
     assert_int_equal(flow_join(f, &complete, &e), 0);
     assert_false(complete);
     int n = 0;
@@ -484,11 +489,12 @@ static void stopping_ends_at_once_and_keeps_what_arrived(void **state)
     bool complete;
     struct err e = {0};
     t.docs = MAX_DOCS;
-    t.sink_us = 200;
+    t.hold_after = 20;
     struct flow *f = start(64, 32, 0);
     while (atomic_load(&t.retired) < 20)
         nap(500);
     flow_stop(f);
+    atomic_store(&t.go_on, true);
     assert_int_equal(flow_join(f, &complete, &e), -ERR_CANCELLED);
     assert_false(complete);
     assert_int_equal(e.code, ERR_NONE);

@@ -472,9 +472,10 @@ static void a_model_believes_the_cache_unless_told_to_verify(void **state)
     unlink(in_folder("quire/digests"));
     const char *path = small_file(&usual);
     struct digest right = file_digest(path, false);
-    assert_int_equal(access(in_folder("quire/digests"), F_OK), -1); /* too young */
     struct model_digests wrong = digests_of(0x11), got;
     struct file_id id = id_of(path);
+    if (time(NULL) < id.ctime_ns / second_ns + 2) /* too young to be remembered */
+        assert_int_equal(access(in_folder("quire/digests"), F_OK), -1);
     digest_cache_put(path, &id, id.ctime_ns + 60 * second_ns, &wrong);
     struct digest believed = file_digest(path, false);
     assert_memory_equal(believed.bytes, "11111111", 8);

@@ -163,7 +163,7 @@ static void what_a_sample_does_not_see_the_reader_does(void **state)
     assert_non_null(p);
     flip(path, packed_data_at(BYTES) + 2 * PACKED_BLOCK); /* after the sample */
     packed_read_ahead(p);
-    for (int i = 0; i < 2000 && !packed_damaged(p); i++)
+    for (int i = 0; i < 20000 && !packed_damaged(p); i++)
         usleep(5000);
     assert_true(packed_damaged(p));
     packed_close(p);
@@ -417,7 +417,7 @@ static void damage_under_way_stops_the_run(void **state)
     assert_int_equal(model_load(m, &k, ROWS, 1, &e), 0);
     float *logits = mem_need((size_t)model_hparams(m)->n_vocab * sizeof(float));
     int rc = 0;
-    for (int i = 0; i < 2000 && rc == 0; i++) {
+    for (int i = 0; i < 20000 && rc == 0; i++) {
         rc = logits_of(m, &s, logits, &e);
         usleep(5000);
     }

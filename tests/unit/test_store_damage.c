@@ -345,7 +345,7 @@ static void rounded_pages_are_the_same_cold_warm_and_computed_again(void **state
 
 /* ---- everything at random ---- */
 
-enum { SLOTS = 5, SOAK_LONGEST = 420, SOAK_PAGES = 24 };
+enum { SLOTS = 5, SOAK_LONGEST = 420, SOAK_PAGES = 24, NIGHTS = 10 };
 
 struct slot {
     int32_t tokens[SOAK_LONGEST];
@@ -438,7 +438,7 @@ static void random_use_of_a_folder_that_rots_never_finds_a_wrong_page(void **sta
     long long hits[KV_TIER_COUNT] = {0}, corrupt = 0, evicted = 0;
     int64_t end = now_ms() + SOAK_MS;
     soak_seed = 2026;
-    for (int night = 0; now_ms() < end; night++) {
+    for (int night = 0; night < NIGHTS || now_ms() < end; night++) {
         enum codec_kind codec = codecs[any(4)];
         struct store_rig g = {.own = any(2),
                               .disk_options.limit = 1 << 20,

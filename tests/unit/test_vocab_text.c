@@ -2,6 +2,7 @@
 #include "stages/model/vocab.h"
 
 #include "stages/base/utf8.h"
+#include "tests/unit/thread_time.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <setjmp.h>
 
@@ -152,13 +152,6 @@ static void pieces_give_the_text_back(void **state)
     }
 }
 
-static double processor_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 struct run {
     const struct vocab *v;
     const char *text;
@@ -169,9 +162,9 @@ struct run {
 static void *count_in_thread(void *arg)
 {
     struct run *r = arg;
-    double start = processor_seconds();
+    double start = thread_seconds();
     r->tokens = vocab_count(r->v, r->text, LENGTH);
-    r->seconds = processor_seconds() - start;
+    r->seconds = thread_seconds() - start;
     return NULL;
 }
 
