@@ -1,7 +1,9 @@
 #include "stages/ingest/errand.h"
 
+#include "stages/base/utf8.h"
 #include "stages/ingest/jail.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool spot_equal(const struct spot *a, const struct spot *b)
@@ -28,8 +30,24 @@ bool board_read(const struct board *b, uint64_t *file, struct spot *s)
     return *file > 0 && s->n >= 0 && s->n <= SPOT_DEPTH && head <= 1 && !(head && s->n == 0);
 }
 
+void board_say(struct board *b, const char *why)
+{
+    snprintf(b->said, sizeof(b->said), "%s", why);
+}
+
+void board_said(const struct board *b, char *out, size_t cap)
+{
+    size_t n = 0;
+    while (n + 1 < cap && n < sizeof(b->said) && b->said[n] != '\0') {
+        out[n] = b->said[n];
+        n++;
+    }
+    out[utf8_valid_prefix(out, n)] = '\0';
+}
+
 void board_clear(struct board *b)
 {
+    memset(b->said, 0, sizeof(b->said));
     memset(b->posts, 0, sizeof(b->posts));
 }
 

@@ -17,6 +17,7 @@
 #include "stages/base/err.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { SPOT_DEPTH = 18 }; /* ingest.max_depth is 16 at most, a line of JSON is one more */
@@ -42,6 +43,7 @@ struct board {
         uint64_t file; /* number of the file; 0: none yet */
         struct spot spot;
     } posts[2];
+    char said[160]; /* last words: why the reader had to end */
 };
 
 /* How often the reader has moved. */
@@ -53,6 +55,10 @@ static inline unsigned board_turn(const struct board *b)
 void board_post(struct board *b, uint64_t file, const struct spot *s);
 /* Where the reader is, after it has ended. False: nowhere, or what is there makes no sense. */
 bool board_read(const struct board *b, uint64_t *file, struct spot *s) MUST_CHECK;
+/* Last words. */
+void board_say(struct board *b, const char *why);
+/* Copies them; "" when there are none. */
+void board_said(const struct board *b, char *out, size_t cap);
 void board_clear(struct board *b);
 
 struct errand {

@@ -20,10 +20,11 @@
 enum {
     AHEAD = 8, /* files that are sent before they are waited for */
     SENT_BYTES =
-        64 << 10,   /* of requests, which the socket holds, so that sending never waits */
-    DEATHS = 8,     /* readers that one file may cost before the rest of it is given up */
-    KILL_MS = 100,  /* who kills readers may be about to stop the run, too */
-    SLICE_MS = 100, /* how long a wait lasts before the order to stop is looked at */
+        64 << 10,     /* of requests, which the socket holds, so that sending never waits */
+    DEATHS = 8,       /* readers that one file may cost before the rest of it is given up */
+    FALSE_STARTS = 2, /* readers that may end before they begin */
+    KILL_MS = 100,    /* who kills readers may be about to stop the run, too */
+    SLICE_MS = 100,   /* how long a wait lasts before the order to stop is looked at */
     GRACE_US =
         1000000 /* the reader keeps ingest.timeout itself; this comes on top, and a quarter */
 };
@@ -320,13 +321,24 @@ static void why_ended(const struct isolate *x, int how, int status, const struct
                       struct err *why)
 {
     double seconds = x->to.cfg->timeout;
+    char said[160];
+    board_said(keeper_board(x->keeper), said, sizeof(said));
     if (how == HANGS)
         err_set(why, REACH_DOC, ERR_LIMIT,
                 "not read after %g s (ingest.timeout); its reader was stopped", seconds);
     else if (how == NONSENSE)
         err_set(why, REACH_DOC, nonsense->code, "%s", nonsense->msg);
     else
-        jail_verdict(status, seconds, why);
+        jail_verdict(status, seconds, said, why);
+}
+
+static int cannot_confine(const struct isolate *x, struct err *e)
+{
+    char said[160];
+    board_said(keeper_board(x->keeper), said, sizeof(said));
+    return err_set(e, REACH_JOB, ERR_IO,
+                   "a process that reads documents cannot be confined (ingest.isolation): %s",
+                   said);
 }
 
 /* The reader has ended, or must. Whose fault was it? */
@@ -346,15 +358,15 @@ static int bury(struct isolate *x, int how, const struct err *nonsense, struct e
     struct blame b = {0};
     uint64_t file;
     bool known = board_read(keeper_board(x->keeper), &file, &b.spot) && file == p->number;
-    if (!known && WIFEXITED(status) && WEXITSTATUS(status) == JAIL_REFUSED)
-        return err_set(e, REACH_JOB, ERR_IO,
-                       "a process that reads documents cannot be confined (ingest.isolation)");
     why_ended(x, how, status, nonsense, &b.why);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == JAIL_REFUSED)
+        return cannot_confine(x, e);
     p->deaths++;
+    if (!known && p->deaths <= FALSE_STARTS)
+        return 0;
     if (!known || p->n_blames >= DEATHS || p->deaths > DEATHS) {
         b.spot = (struct spot){0};
-        if (p->deaths > 1)
-            err_wrap(&b.why, "given up after %d readers", p->deaths);
+        err_wrap(&b.why, "given up after %d readers", p->deaths);
         /* Even the failure itself could not be told. */
         if (p->deaths > DEATHS + 1)
             return err_set(e, REACH_JOB, ERR_IO, "%s: %s", p->source, b.why.msg);

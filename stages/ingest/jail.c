@@ -25,7 +25,10 @@ static uint64_t memory_limit;
 static uint64_t address_space(void)
 {
     char text[128];
-    ssize_t n = pread(statm_fd, text, sizeof(text) - 1, 0);
+    ssize_t n;
+    do
+        n = pread(statm_fd, text, sizeof(text) - 1, 0);
+    while (n < 0 && errno == EINTR);
     uint64_t pages = 0;
     for (ssize_t i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
         pages = pages * 10 + (uint64_t)(text[i] - '0');
@@ -100,13 +103,9 @@ int jail_close_all(const int *keep, int n, struct err *e)
     int nothing = open("/dev/null", O_RDWR);
     if (nothing < 0)
         return err_set(e, REACH_JOB, ERR_IO, "/dev/null: %s", strerror(errno));
-    for (int fd = 0; fd <= 2; fd++) {
-#ifdef SANITIZED
-        if (fd == 2)
-            continue; /* what the sanitizer has to say */
-#endif
-        dup2(nothing, fd);
-    }
+    for (int fd = 0; fd <= 2; fd++)
+        if (!is_kept(fd, keep, n))
+            dup2(nothing, fd);
     struct rlimit l;
     int most =
         getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < 1 << 16 ? (int)l.rlim_cur : 1 << 16;
@@ -161,11 +160,14 @@ int jail_enter(const struct jail *j, struct err *e)
     return rc;
 }
 
-void jail_verdict(int status, double seconds, struct err *e)
+void jail_verdict(int status, double seconds, const char *said, struct err *e)
 {
     int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == JAIL_NO_MEMORY)
-        err_set(e, REACH_DOC, ERR_LIMIT, "needs more memory than ingest.memory allows");
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (code == JAIL_NO_MEMORY)
+        err_set(e, REACH_DOC, ERR_NOMEM, "needs more memory than ingest.memory allows");
+    else if (code == JAIL_LOST)
+        err_set(e, REACH_DOC, ERR_IO, "its reader lost its connection: %s", said);
     else if (sig == SIGXCPU)
         err_set(e, REACH_DOC, ERR_LIMIT, "not read after %g s of CPU time (ingest.timeout)",
                 seconds);
@@ -180,5 +182,5 @@ void jail_verdict(int status, double seconds, struct err *e)
         err_set(e, REACH_DOC, ERR_BUG, "its reader crashed (signal %d, %s)", sig,
                 strsignal(sig));
     else
-        err_set(e, REACH_DOC, ERR_BUG, "its reader ended with status %d", WEXITSTATUS(status));
+        err_set(e, REACH_DOC, ERR_BUG, "its reader ended with status %d", code);
 }

@@ -16,7 +16,7 @@
 #ifndef QUIRE_INGEST_JAIL_H
 #define QUIRE_INGEST_JAIL_H
 
-#include "stages/base/err.h"
+#include "stages/base/mem.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,7 +27,12 @@ struct jail {
 };
 
 /* Exit statuses of a process in jail. */
-enum { JAIL_DONE = 0, JAIL_NO_MEMORY = 71, JAIL_REFUSED = 72 };
+enum {
+    JAIL_DONE = 0,
+    JAIL_NO_MEMORY = MEM_EXIT,
+    JAIL_REFUSED = 72, /* it could not be confined */
+    JAIL_LOST = 73,    /* it could not talk with who started it */
+};
 
 /* Returns 0, or -ERR_IO, reach JOB, when the kernel refuses one of the limits. Filters are left out where
  * jail_can_filter() is false. */
@@ -39,11 +44,12 @@ void jail_allow_cpu(double seconds);
 /* Can system calls be filtered here? */
 bool jail_can_filter(void);
 
-/* Leaves standard input, output and error empty and closes all other descriptors but the n in keep. */
+/* Closes all descriptors but the n in keep; standard input, output and error are empty then. */
 int jail_close_all(const int *keep, int n, struct err *e) MUST_CHECK;
 
-/* What a status of waitpid(2) means, for the record of a document. */
-void jail_verdict(int status, double seconds, struct err *e);
+/* What a status of waitpid(2) means, for the record of a document. said: what the process left as its last
+ * words, or "". */
+void jail_verdict(int status, double seconds, const char *said, struct err *e);
 
 /* For jail.c: installs the filter (jail_filter.c). Returns 0 or -1 with errno. */
 int jail_filter(void);

@@ -92,11 +92,17 @@ struct home {
 static int be_reader(struct home *h, int fd, pid_t parent)
 {
     struct err e = {0};
-    int keep[SPOOL_FILES + 1] = {fd};
-    memcpy(keep + 1, h->spool.fds, (size_t)h->spool.n * sizeof(int));
+    int keep[SPOOL_FILES + 2] = {fd}, n = 1;
+    for (int i = 0; i < h->spool.n; i++)
+        keep[n++] = h->spool.fds[i];
+#ifdef SANITIZED
+    keep[n++] = STDERR_FILENO; /* what the sanitizer has to say */
+#endif
     struct jail j = {.memory = keeper_memory(h->cfg), .parent = parent};
-    if (jail_close_all(keep, h->spool.n + 1, &e) != 0 || jail_enter(&j, &e) != 0)
+    if (jail_close_all(keep, n, &e) != 0 || jail_enter(&j, &e) != 0) {
+        board_say(h->board, e.msg);
         return JAIL_REFUSED;
+    }
     return read_worker(fd, h->board, h->cfg, &h->spool, h->read);
 }
 
@@ -144,7 +150,8 @@ static void keep_house(struct home *h, pid_t parent)
         signal(ignored[i], SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
     libraries_enter(&l);
-    if (getppid() != parent || jail_close_all(&h->fd, 1, &e) != 0)
+    int keep[] = {h->fd, STDERR_FILENO}; /* it may have to say that there is no memory */
+    if (getppid() != parent || jail_close_all(keep, 2, &e) != 0)
         _exit(JAIL_REFUSED);
     spool_fill(&h->spool, h->cfg->max_depth + 2);
     libraries_load();

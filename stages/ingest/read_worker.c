@@ -16,14 +16,25 @@ enum { BLOCKS_AT_ONCE = 512 };
 
 struct worker {
     int fd;
-    const struct ingest_config *cfg;
+    struct board *board;
     atomic_llong bytes_read;
     struct buf head; /* of the message being sent */
 };
 
 /* ---- out ---- */
 
-/* Nobody listens any more: there is nothing left to do. */
+/* The run is gone, or has had enough of this reader: no failure. */
+static bool is_gone(int why)
+{
+    return why == EPIPE || why == ECONNRESET;
+}
+
+static int lost(const struct worker *w, int why)
+{
+    board_say(w->board, strerror(why));
+    return is_gone(why) ? JAIL_DONE : JAIL_LOST;
+}
+
 static void send_all(const struct worker *w, struct iovec *iov, int n)
 {
     while (n > 0) {
@@ -31,7 +42,7 @@ static void send_all(const struct worker *w, struct iovec *iov, int n)
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent <= 0)
-            _exit(JAIL_DONE);
+            _exit(lost(w, sent < 0 ? errno : EPIPE));
         while (n > 0 && (size_t)sent >= iov->iov_len) {
             sent -= (ssize_t)iov->iov_len;
             iov++;
@@ -73,7 +84,6 @@ static int send_doc(void *to, struct doc *d)
     struct worker *w = to;
     struct err e = {0};
     if (d->fail.code == ERR_NOMEM) {
-        d->fail.code = ERR_LIMIT;
         err_wrap(&d->fail, "needs more memory than ingest.memory allows");
         d->fail.msg[utf8_valid_prefix(d->fail.msg, strlen(d->fail.msg))] = '\0';
     }
@@ -87,40 +97,44 @@ static int send_doc(void *to, struct doc *d)
 
 /* ---- in ---- */
 
-/* The next request, with its descriptor or -1. False: there is none. */
-static bool receive(int fd, uint8_t *bytes, size_t cap, size_t *n, int *file)
+/* Exactly n bytes; the descriptor that came with them in *file unless file is NULL. Returns 1, 0 when there
+ * are no more, or -1 with errno. */
+static int receive_bytes(int fd, void *to, size_t n, int *file)
 {
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
     } control;
-    uint8_t size[4];
-    struct iovec iov = {size, sizeof(size)};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = &control,
-                       .msg_controllen = sizeof(control)};
-    ssize_t got;
-    do
-        got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-    while (got < 0 && errno == EINTR);
-    *file = -1;
-    for (struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL; c; c = CMSG_NXTHDR(&m, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-            memcpy(file, CMSG_DATA(c), sizeof(int));
-    if (got != (ssize_t)sizeof(size))
-        return false;
-    *n = le32_get(size);
-    if (*n > cap)
-        return false;
-    for (size_t at = 0; at < *n; at += (size_t)got) {
-        do
-            got = read(fd, bytes + at, *n - at);
-        while (got < 0 && errno == EINTR);
+    for (size_t at = 0; at < n;) {
+        struct iovec iov = {(char *)to + at, n - at};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        if (file) {
+            m.msg_control = &control;
+            m.msg_controllen = sizeof(control);
+        }
+        ssize_t got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got <= 0)
-            return false;
+            return got < 0 ? -1 : 0;
+        struct cmsghdr *c = file ? CMSG_FIRSTHDR(&m) : NULL;
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+            memcpy(file, CMSG_DATA(c), sizeof(int));
+        at += (size_t)got;
     }
-    return true;
+    return 1;
+}
+
+/* The next request, with its descriptor or -1; as receive_bytes(). */
+static int receive(int fd, uint8_t *bytes, size_t cap, size_t *n, int *file)
+{
+    uint8_t size[4] = {0};
+    *file = -1;
+    int rc = receive_bytes(fd, size, sizeof(size), file);
+    *n = le32_get(size);
+    if (rc == 1 && *n <= cap)
+        return receive_bytes(fd, bytes, *n, NULL);
+    return rc == 1 ? 0 : rc;
 }
 
 static int serve(struct worker *w, struct reader *r, struct errand *errand, read_file_fn *read,
@@ -129,24 +143,26 @@ static int serve(struct worker *w, struct reader *r, struct errand *errand, read
     struct err e = {0};
     struct blame blames[WIRE_BLAMES];
     struct wire_request q;
-    if (wire_get_request(&q, blames, bytes, n, &e) != 0)
-        return JAIL_REFUSED;
+    if (wire_get_request(&q, blames, bytes, n, &e) != 0) {
+        board_say(w->board, e.msg);
+        return JAIL_LOST;
+    }
     errand->file = q.file;
     errand->known = (int64_t)q.known;
     errand->blames = blames;
     errand->n_blames = q.n_blames;
     struct walk_file f = {.path = q.path, .name = q.path + q.name_at};
     atomic_store(&w->bytes_read, 0);
-    if (read(r, &f, q.why ? -1 : file, q.why) != 0)
-        return JAIL_REFUSED;
-    send_header(w, WIRE_END, NULL);
-    return JAIL_DONE;
+    int rc = read(r, &f, q.why ? -1 : file, q.why);
+    if (rc == 0)
+        send_header(w, WIRE_END, NULL);
+    return rc == 0 ? JAIL_DONE : JAIL_LOST;
 }
 
 int read_worker(int fd, struct board *board, const struct ingest_config *cfg,
                 const struct spool *spool, read_file_fn *read)
 {
-    struct worker w = {.fd = fd, .cfg = cfg};
+    struct worker w = {.fd = fd, .board = board};
     struct errand errand = {.board = board, .cpu_seconds = cfg->timeout};
     struct reader r = {.cfg = cfg,
                        .bytes_read = &w.bytes_read,
@@ -156,10 +172,10 @@ int read_worker(int fd, struct board *board, const struct ingest_config *cfg,
                        .spool = *spool};
     static uint8_t bytes[WIRE_REQUEST_MAX];
     size_t n;
-    int file, rc = JAIL_DONE;
+    int file, got, rc = JAIL_DONE;
     buf_init(&w.head, SIZE_MAX);
-    while (rc == JAIL_DONE && receive(fd, bytes, sizeof(bytes), &n, &file))
-        rc = serve(&w, &r, &errand, read, bytes, n, file);
+    while (rc == JAIL_DONE && (got = receive(fd, bytes, sizeof(bytes), &n, &file)) != 0)
+        rc = got < 0 ? lost(&w, errno) : serve(&w, &r, &errand, read, bytes, n, file);
     buf_release(&w.head);
     return rc;
 }
