@@ -1,91 +1,56 @@
 /* Products of quantised weights with int8 rows; the tile is in matmul_tile_avx2.h.
  *
- * Many rows: a chunk of a panel is unpacked into L1 and used for all rows, whose prepared form stays in L2.
- * Few rows: records are unpacked in registers as they come from memory, which is the limit. */
+ * K runs in chunks of a panel. The first six rows take records and leave the bytes that they unpack in L1, for the
+ * rows after them, whose prepared form stays in L2. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul_tile_avx2.h"
 
 #include <omp.h>
 
 enum {
-    DIRECT_ROWS = 6,        /* up to here records are read in registers */
+    AHEAD = 2048,
     ROWS_IN_L2 = 320 << 10, /* bytes of prepared rows per pass over the panels */
 };
 
 typedef void tile_fn(const struct tile_work *t, int rows);
 
 /* A function of its own for every form: the compiler sees constants. */
-#define TILE(name, shared, ...)                                                                \
+#define TILE(name, source, ...)                                                                \
     static __attribute__((noinline)) void name(const struct tile_work *t, int rows)            \
     {                                                                                          \
-        add_rows(t, rows, (struct tile_form){__VA_ARGS__}, shared);                            \
+        add_rows(t, rows, (struct tile_form){__VA_ARGS__, .from = source});                    \
     }
+#define TILES_OF(type, ...)                                                                    \
+    TILE(read_##type, READ, __VA_ARGS__)                                                       \
+    TILE(keep_##type, READ_KEEP, __VA_ARGS__)
 
-TILE(tile_4_off, false, .bits = 4, .off_log2 = 3)
-TILE(tile_4_min, false, .bits = 4, .off_log2 = -1, .min = true)
-TILE(tile_5_off, false, .bits = 5, .off_log2 = 4)
-TILE(tile_5_min, false, .bits = 5, .off_log2 = -1, .min = true)
-TILE(tile_6_off, true, .bits = 6, .off_log2 = 5)
-TILE(tile_8_off, false, .bits = 8, .off_log2 = 7)
-TILE(direct_q4_0, false, .bits = 4, .off_log2 = 3, .direct = true)
-TILE(direct_q4_1, false, .bits = 4, .off_log2 = -1, .min = true, .direct = true)
-TILE(direct_q5_0, false, .bits = 5, .off_log2 = 4, .direct = true)
-TILE(direct_q5_1, false, .bits = 5, .off_log2 = -1, .min = true, .direct = true)
-TILE(direct_q8_0, false, .bits = 8, .off_log2 = 7, .direct = true)
-TILE(direct_q4_k, true, .bits = 4, .off_log2 = -1, .min = true, .direct = true)
-TILE(direct_q5_k, true, .bits = 5, .off_log2 = -1, .min = true, .direct = true)
-TILE(direct_q6_k, true, .bits = 6, .off_log2 = 5, .direct = true)
+TILE(kept_4_off, KEPT, .bits = 4, .off_log2 = 3)
+TILE(kept_4_min, KEPT, .bits = 4, .off_log2 = -1, .min = true)
+TILE(kept_5_off, KEPT, .bits = 5, .off_log2 = 4)
+TILE(kept_5_min, KEPT, .bits = 5, .off_log2 = -1, .min = true)
+TILE(kept_6_off, KEPT, .bits = 6, .off_log2 = 5)
+TILE(kept_8_off, KEPT, .bits = 8, .off_log2 = 7)
+TILES_OF(q4_0, .bits = 4, .off_log2 = 3)
+TILES_OF(q4_1, .bits = 4, .off_log2 = -1, .min = true)
+TILES_OF(q5_0, .bits = 5, .off_log2 = 4)
+TILES_OF(q5_1, .bits = 5, .off_log2 = -1, .min = true)
+TILES_OF(q8_0, .bits = 8, .off_log2 = 7)
+TILES_OF(q4_k, .bits = 4, .off_log2 = -1, .min = true, .shared = true)
+TILES_OF(q5_k, .bits = 5, .off_log2 = -1, .min = true, .shared = true)
+TILES_OF(q6_k, .bits = 6, .off_log2 = 5, .shared = true)
 
 static const struct {
-    tile_fn *unpacked, *direct;
+    tile_fn *read, *keep, *kept;
 } tiles[KERN_TYPE_COUNT] = {
-    [KERN_Q4_0] = {tile_4_off, direct_q4_0}, [KERN_Q4_1] = {tile_4_min, direct_q4_1},
-    [KERN_Q5_0] = {tile_5_off, direct_q5_0}, [KERN_Q5_1] = {tile_5_min, direct_q5_1},
-    [KERN_Q8_0] = {tile_8_off, direct_q8_0}, [KERN_Q4_K] = {tile_4_min, direct_q4_k},
-    [KERN_Q5_K] = {tile_5_min, direct_q5_k}, [KERN_Q6_K] = {tile_6_off, direct_q6_k},
+    [KERN_Q4_0] = {read_q4_0, keep_q4_0, kept_4_off},
+    [KERN_Q4_1] = {read_q4_1, keep_q4_1, kept_4_min},
+    [KERN_Q5_0] = {read_q5_0, keep_q5_0, kept_5_off},
+    [KERN_Q5_1] = {read_q5_1, keep_q5_1, kept_5_min},
+    [KERN_Q8_0] = {read_q8_0, keep_q8_0, kept_8_off},
+    [KERN_Q4_K] = {read_q4_k, keep_q4_k, kept_4_min},
+    [KERN_Q5_K] = {read_q5_k, keep_q5_k, kept_5_min},
+    [KERN_Q6_K] = {read_q6_k, keep_q6_k, kept_6_off},
 };
-
-TILE_INLINE void unpack_weights(uint8_t *out, int bits, const uint8_t *rec)
-{
-    if (bits == 8) {
-        for (int i = 0; i < 512; i += 32) {
-            __m256i v = load_bytes(rec + i);
-            _mm256_store_si256((__m256i *)(out + i), low_nibbles(v));
-            _mm256_store_si256((__m256i *)(out + 512 + i), high_nibbles(v));
-        }
-        return;
-    }
-    UNROLL
-    for (int step = 0; step < 8; step++)
-        UNROLL
-    for (int h = 0; h < 2; h++)
-        _mm256_store_si256((__m256i *)(out + 64 * step + 32 * h),
-                           record_step(bits, rec, step, h));
-}
-
-/* Records [begin, begin + n) of a panel, rec the first of them. */
-static void unpack(struct matmul_scratch *s, const struct record_form *f, const uint8_t *rec,
-                   int begin, int n)
-{
-    uint8_t *out = s->weights;
-    for (int b = begin; b < begin + n; rec += record_stride(f, b), b++) {
-        unpack_scales(s->scales[b - begin], f, rec, b);
-        switch (f->bits) {
-        case 4:
-            unpack_weights(out, 4, rec);
-            break;
-        case 5:
-            unpack_weights(out, 5, rec);
-            break;
-        case 6:
-            unpack_weights(out, 6, rec);
-            break;
-        default:
-            unpack_weights(out, 8, rec);
-        }
-        out += f->bits == 8 ? 1024 : 512;
-    }
-}
 
 /* One panel, rows [first, end) of the call: `first` starts a group. */
 struct panel_job {
@@ -96,51 +61,56 @@ struct panel_job {
     int panel, first, end;
 };
 
-/* Add the work's blocks, from block `begin` on, to what the outputs of up to six rows hold; begin = 0
- * starts them at +0. */
-static void add_group(const struct panel_job *job, tile_fn *tile, struct tile_work work,
-                      int row, int begin)
+/* Add the work's blocks to what the outputs of up to six rows from `row` on hold; the first ones start at +0. */
+static void add_group(const struct panel_job *job, tile_fn *tile, struct tile_work *work,
+                      int row)
 {
     int rows = job->end - row < ROW_GROUP ? job->end - row : ROW_GROUP;
-    int left = job->w->n_out - job->panel * PANEL, cols = left < PANEL ? left : PANEL;
-    float acc[ROW_GROUP][16] __attribute__((aligned(32))) = {0};
+    int left = job->w->n_out - job->panel * PANEL;
+    float acc[ROW_GROUP][16] __attribute__((aligned(32)));
     float *out = job->out + (size_t)row * job->ld + (size_t)job->panel * PANEL;
-    size_t bytes = (size_t)cols * sizeof(float);
-    for (int r = 0; begin > 0 && r < rows; r++)
-        memcpy(acc[r], out + (size_t)r * job->ld, bytes);
-    work.acc = acc;
-    work.a = job->blocks + (size_t)(row / ROW_GROUP) * (size_t)(job->w->n_in / 32) + begin;
-    tile(&work, rows);
     for (int r = 0; r < rows; r++)
-        memcpy(out + (size_t)r * job->ld, acc[r], bytes);
+        for (int h = 0; h < 2; h++)
+            _mm256_store_ps(acc[r] + 8 * h,
+                            work->begin > 0
+                                ? load_left(out + (size_t)r * job->ld + 8 * h, left - 8 * h)
+                                : _mm256_setzero_ps());
+    work->acc = acc;
+    work->a =
+        job->blocks + (size_t)(row / ROW_GROUP) * (size_t)(job->w->n_in / 32) + work->begin;
+    tile(work, rows);
+    for (int r = 0; r < rows; r++)
+        for (int h = 0; h < 2; h++)
+            store_left(out + (size_t)r * job->ld + 8 * h, left - 8 * h,
+                       _mm256_load_ps(acc[r] + 8 * h));
 }
 
-/* The record 2 KiB ahead: hardware follows a stream, but only within a page of 4 KiB. */
-static void direct_panel(const struct panel_job *job)
+/* What the first tile asks for while it works, the only one that waits for memory. Alone: the record 2 KiB on, for
+ * hardware follows a stream, but only within a page of 4 KiB. Else the next chunk. */
+static void look_ahead(struct tile_work *work, const struct panel_job *job, bool alone)
 {
-    const uint8_t *rec = record_at(job->w, job->panel, 0);
-    struct tile_work work = {.w = rec, .n = job->w->n_in / 32, .ahead = rec + 2048};
-    work.ahead_bytes = record_bytes(&record_forms[job->w->type]);
-    add_group(job, tiles[job->w->type].direct, work, job->first, 0);
+    work->ahead =
+        alone ? work->rec + AHEAD : record_at(job->w, job->panel, work->begin + work->n);
+    work->ahead_bytes = record_bytes(&record_forms[job->w->type]);
 }
 
-/* Unpacking waits for memory and the tiles do not: the first one asks for the next chunk's records. */
-static void unpacked_panel(const struct panel_job *job, struct matmul_scratch *s)
+static void add_panel(const struct panel_job *job, struct matmul_scratch *s)
 {
-    const struct record_form *f = &record_forms[job->w->type];
     int n_blocks = job->w->n_in / 32;
-    int n_chunks =
-        (n_blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS; /* of equal size: a short one is slow */
-    int chunk = (n_blocks + n_chunks - 1) / n_chunks;
+    bool alone = job->end - job->first <= ROW_GROUP;
+    int n_chunks = alone ? 1 : (n_blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS;
+    int chunk = (n_blocks + n_chunks - 1) / n_chunks; /* of equal size: a short one is slow */
+    tile_fn *first = alone ? tiles[job->w->type].read : tiles[job->w->type].keep;
+    struct tile_work work = {.w = s->weights, .scales = s->scales};
     for (int b = 0; b < n_blocks; b += chunk) {
-        int n = n_blocks - b < chunk ? n_blocks - b : chunk;
-        unpack(s, f, record_at(job->w, job->panel, b), b, n);
-        struct tile_work work = {
-            .w = s->weights, .scales = (const float(*)[SCALE_FLOATS])s->scales, .n = n};
-        work.ahead = record_at(job->w, job->panel, b + n);
-        work.ahead_bytes = record_bytes(f);
-        for (int row = job->first; row < job->end; row += ROW_GROUP, work.ahead_bytes = 0)
-            add_group(job, tiles[job->w->type].unpacked, work, row, b);
+        work.begin = b;
+        work.n = n_blocks - b < chunk ? n_blocks - b : chunk;
+        work.rec = record_at(job->w, job->panel, b);
+        look_ahead(&work, job, alone);
+        add_group(job, first, &work, job->first);
+        work.ahead_bytes = 0;
+        for (int row = job->first + ROW_GROUP; row < job->end; row += ROW_GROUP)
+            add_group(job, tiles[job->w->type].kept, &work, row);
     }
 }
 
@@ -162,10 +132,7 @@ static void quantised(float *out, size_t ld, const struct kern_weights *w,
 #pragma omp for schedule(dynamic, share) nowait
         for (int p = 0; p < panels; p++) {
             const struct panel_job job = {out, ld, w, in->mem, p, first, end};
-            if (in->rows <= DIRECT_ROWS)
-                direct_panel(&job);
-            else
-                unpacked_panel(&job, scratch + omp_get_thread_num());
+            add_panel(&job, scratch + omp_get_thread_num());
         }
     }
 }

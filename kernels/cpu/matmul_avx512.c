@@ -8,7 +8,7 @@
 #include <omp.h>
 
 enum {
-    ROWS_IN_L2 = 900 << 10, /* bytes of prepared rows per pass over the panels */
+    ROWS_IN_L2 = 256 << 10, /* bytes of prepared rows per pass over the panels */
     /* With few rows the records that come in push what is kept out of L1 while it is filled: shorter chunks. */
     FEW_TILES = 16,
     FEW_BLOCKS = 12,

@@ -19,11 +19,19 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/unpack_avx2.h"
 
+/* Where a tile has its weights from. */
+enum tile_source {
+    READ,      /* records, unpacked in registers */
+    READ_KEEP, /* the same, and what comes out is left in scratch for the tiles of other rows */
+    KEPT,      /* what such a tile has left there */
+};
+
 /* What a tile is specialised for. In scratch, weights are [step][64] bytes (planes: low, then high) and
  * scales are rows of 16 floats: d, -12582912*d, then the minimum, or the second d and its multiple. */
 struct tile_form {
     int bits, off_log2; /* off_log2 < 0: no offset */
-    bool min, direct;
+    bool min, shared;
+    enum tile_source from;
 };
 
 static const int16_t ones[16]
@@ -32,26 +40,30 @@ static const int16_t sixteens[16] __attribute__((aligned(32))) = {
     16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
 
 /* plane: 0 all bits or the low nibbles, 1 the high nibbles of 8-bit weights. */
-TILE_INLINE __m256i weights_of_step(struct tile_form f, const uint8_t *w, int plane, int step,
-                                    int half)
+TILE_INLINE __m256i tile_weights(struct tile_form f, const uint8_t *rec, uint8_t *kept,
+                                 int plane, int step, int half)
 {
-    if (!f.direct)
-        return _mm256_load_si256((const __m256i *)(w + 512 * plane + 64 * step + 32 * half));
-    if (f.bits < 8)
-        return record_step(f.bits, w, step, half);
-    __m256i v = load_bytes(w + 64 * step + 32 * half);
-    return plane ? high_nibbles(v) : low_nibbles(v);
+    kept += 512 * plane + 64 * step + 32 * half;
+    if (f.from == KEPT)
+        return _mm256_load_si256((const __m256i *)kept);
+    __m256i v = f.bits < 8 ? record_step(f.bits, rec, step, half)
+                           : load_bytes(rec + 64 * step + 32 * half);
+    if (f.bits == 8)
+        v = plane ? high_nibbles(v) : low_nibbles(v);
+    if (f.from == READ_KEEP)
+        _mm256_store_si256((__m256i *)kept, v);
+    return v;
 }
 
-/* sums = steps [begin, end) in int16. */
+/* The int16 sums of steps [begin, end). */
 TILE_INLINE void add_steps(__m256i sums[ROW_GROUP][2], int rows, struct tile_form f,
-                           const struct input_block *a, const uint8_t *w, int plane, int begin,
-                           int end)
+                           const struct input_block *a, const uint8_t *rec, uint8_t *kept,
+                           int plane, int begin, int end)
 {
     UNROLL
     for (int step = begin; step < end; step++) {
-        __m256i w0 = weights_of_step(f, w, plane, step, 0),
-                w1 = weights_of_step(f, w, plane, step, 1);
+        __m256i w0 = tile_weights(f, rec, kept, plane, step, 0),
+                w1 = tile_weights(f, rec, kept, plane, step, 1);
         UNROLL
         for (int r = 0; r < rows; r++) {
             int32_t word;
@@ -109,20 +121,20 @@ TILE_INLINE void add_floats(float acc[16], int h, __m256 sum, const float *scale
 
 /* One block of a tile: steps of one scale, [begin, end). */
 TILE_INLINE void add_span(float (*acc)[16], int rows, struct tile_form f,
-                          const struct input_block *a, const uint8_t *w, const float *scales,
-                          int i, int begin, int end)
+                          const struct input_block *a, const uint8_t *rec, uint8_t *kept,
+                          const float *scales, int i, int begin, int end)
 {
     __m256i sums[ROW_GROUP][2], part[ROW_GROUP][2];
     const bool has_part = f.bits > 4;
     const int mid = f.bits == 5 || f.bits == 6 ? (begin + end) / 2 : begin;
     if (f.bits == 8) {
-        add_steps(sums, rows, f, a, w, 1, begin, end);
+        add_steps(sums, rows, f, a, rec, kept, 1, begin, end);
         widen(part, sums, rows, sixteens, false);
     } else if (has_part) {
-        add_steps(sums, rows, f, a, w, 0, begin, mid);
+        add_steps(sums, rows, f, a, rec, kept, 0, begin, mid);
         widen(part, sums, rows, ones, false);
     }
-    add_steps(sums, rows, f, a, w, 0, mid, end);
+    add_steps(sums, rows, f, a, rec, kept, 0, mid, end);
     UNROLL
     for (int r = 0; r < rows; r++) {
         int32_t n = f.bits != 6 ? a->n[r] : i ? a->n_high[r] : a->n[r] - a->n_high[r];
@@ -150,64 +162,68 @@ TILE_INLINE void unpack_scales(float *out, const struct record_form *f, const ui
     }
 }
 
-/* One tile's work: acc[rows][16] += n blocks of a times those of w. */
+/* One tile's work: acc[rows][16] += blocks [begin, begin + n) of a panel times those of a. */
 struct tile_work {
     float (*acc)[16];
     const struct input_block *a;
-    const uint8_t *w;                    /* unpacked weights; direct: record 0 of a panel */
-    const float (*scales)[SCALE_FLOATS]; /* unpacked; direct: unused */
-    int n;
-    const uint8_t *
-        ahead; /* records that are wanted later: read into the cache, `ahead_bytes` per block */
+    const uint8_t *rec; /* record `begin` of the panel */
+    int begin, n;
+    uint8_t *w; /* in scratch */
+    float (*scales)[SCALE_FLOATS];
+    /* Records that are wanted later are read into the cache, ahead_bytes for each block. */
+    const uint8_t *ahead;
     size_t ahead_bytes;
 };
 
-TILE_INLINE void add_blocks(const struct tile_work *t, int rows, struct tile_form f,
-                            bool shared)
+TILE_INLINE void add_blocks(const struct tile_work *t, int rows, struct tile_form f)
 {
     const struct record_form form = {
-        .bits = f.bits, .min = f.min, .shared = shared, .n_scales = f.bits == 6 ? 2 : 1};
-    float own[SCALE_FLOATS] __attribute__((aligned(32)));
+        .bits = f.bits, .min = f.min, .shared = f.shared, .n_scales = f.bits == 6 ? 2 : 1};
     const struct input_block *a = t->a;
-    const uint8_t *w = t->w, *ahead = t->ahead;
+    const uint8_t *rec = t->rec, *ahead = t->ahead;
+    uint8_t *w = t->w;
     for (int b = 0; b < t->n; b++, a++) {
-        const float *s = f.direct ? own : t->scales[b];
-        if (f.direct)
-            unpack_scales(own, &form, w, b);
+        float *s = t->scales[f.from == READ ? 0 : b];
+        if (f.from != KEPT)
+            unpack_scales(s, &form, rec, t->begin + b);
         for (size_t i = 0; i < t->ahead_bytes; i += 64)
             _mm_prefetch((const char *)ahead + i, _MM_HINT_T0);
-        ahead += f.direct ? record_stride(&form, b) : t->ahead_bytes;
+        ahead += t->ahead_bytes;
         if (f.bits == 6) {
-            add_span(t->acc, rows, f, a, w, s, 0, 0, 4);
-            add_span(t->acc, rows, f, a, w, s, 1, 4, 8);
+            add_span(t->acc, rows, f, a, rec, w, s, 0, 0, 4);
+            add_span(t->acc, rows, f, a, rec, w, s, 1, 4, 8);
         } else {
-            add_span(t->acc, rows, f, a, w, s, 0, 0, 8);
+            add_span(t->acc, rows, f, a, rec, w, s, 0, 0, 8);
         }
-        w += f.direct ? record_stride(&form, b) : f.bits == 8 ? 1024 : 512;
+        if (f.from != KEPT)
+            rec += record_stride(&form, t->begin + b);
+        w += f.bits == 8 ? 1024 : 512;
     }
 }
 
-/* The tiles of one form: a copy for every number of rows. */
-TILE_INLINE void add_rows(const struct tile_work *t, int rows, struct tile_form f, bool shared)
+/* The tiles of one form: a copy for every number of rows. Only full tiles leave weights to others. */
+TILE_INLINE void add_rows(const struct tile_work *t, int rows, struct tile_form f)
 {
+    if (f.from == READ_KEEP)
+        rows = ROW_GROUP;
     switch (rows) {
     case 1:
-        add_blocks(t, 1, f, shared);
+        add_blocks(t, 1, f);
         break;
     case 2:
-        add_blocks(t, 2, f, shared);
+        add_blocks(t, 2, f);
         break;
     case 3:
-        add_blocks(t, 3, f, shared);
+        add_blocks(t, 3, f);
         break;
     case 4:
-        add_blocks(t, 4, f, shared);
+        add_blocks(t, 4, f);
         break;
     case 5:
-        add_blocks(t, 5, f, shared);
+        add_blocks(t, 5, f);
         break;
     default:
-        add_blocks(t, 6, f, shared);
+        add_blocks(t, ROW_GROUP, f);
     }
 }
 
