@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 MIB = 1 << 20
+SECONDS = 60    # for each document
 TINY = pathlib.Path(__file__).resolve().parents[1] / 'vectors/tiny/llama.gguf'
 # name, unit that is repeated, documents, further settings
 CASES = [
@@ -29,11 +30,11 @@ CASES = [
 
 
 def run(quire, *words):
-    """Exit status, what it printed, and peak of resident memory in bytes."""
+    """Exit status, what it printed, peak of resident memory in bytes, and seconds of processor time."""
     p = subprocess.Popen([quire, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     out = p.stdout.read()
     _, status, usage = os.wait4(p.pid, 0)
-    return os.waitstatus_to_exitcode(status), out, usage.ru_maxrss * 1024
+    return os.waitstatus_to_exitcode(status), out, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
 
 
 def try_case(quire, folder, case, size):
@@ -42,14 +43,14 @@ def try_case(quire, folder, case, size):
         (folder / f'{i}-{name}').write_text(unit * (200 if settings else size // len(unit.encode()) - 16))
     job = folder / 'job.yaml'
     job.write_text(f'model: {{kind: null}}\nkv: {{memory: 1MiB}}\nchunk: {{tokens: 4000}}\n'
-                   f'ingest: {{from: "*-{name}", max_document: {size}}}\nwrite: {{to: out}}\n')
+                   f'ingest: {{from: "*-{name}", max_document: {size}, timeout: 1h}}\nwrite: {{to: out}}\n')
     words = [w for s in settings for w in ('--set', s)]
-    code, plan, _ = run(quire, 'check', job, *words)
+    code, plan, _, _ = run(quire, 'check', job, *words)
     planned = float(re.search(r'^total +([0-9.]+) MiB', plan, re.M)[1])
-    code, out, peak = run(quire, 'run', job, '--progress', 'none', *words)
+    code, out, peak, seconds = run(quire, 'run', job, '--progress', 'none', *words)
     peak /= MIB
-    good = code == 0 and peak <= planned
-    print(f'{"ok  " if good else "FAIL"} {name}: exit {code}, peak {peak:.1f} MiB, planned {planned:.1f} MiB')
+    good = code == 0 and peak <= planned and seconds <= SECONDS * n
+    print(f'{"ok  " if good else "FAIL"} {name}: exit {code}, peak {peak:.1f} MiB, planned {planned:.1f} MiB, {seconds:.1f} s')
     if not good:
         print(out[-1500:])
     return good
