@@ -1,6 +1,8 @@
 /* The folder of KV pages: what is written is read, by anybody, and within the limit. */
 #include "tests/unit/disk_rig.h"
 
+#include <time.h>
+
 static void what_is_written_is_read_at_once_and_after_reopening(void **state)
 {
     (void)state;
