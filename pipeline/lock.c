@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { SIGNED_TRIES = 25, SIGNED_WAIT_NS = 10000000 };
 
 static void sign(int fd)
 {
@@ -26,13 +29,29 @@ static void sign(int fd)
         (void)0;
 }
 
+/* The line may be missing yet, or be that of a holder before: that process is gone, or this host has another name. */
+static bool is_signed(const char *line)
+{
+    long pid;
+    char host[128], own[128] = "";
+    gethostname(own, sizeof(own) - 1);
+    if (sscanf(line, "pid %ld on %127s since", &pid, host) != 2 || pid < 1)
+        return false;
+    return strcmp(host, own) != 0 || kill((pid_t)pid, 0) == 0 || errno == EPERM;
+}
+
+/* The holder signs right after it took the lock. One that is stopped in between is not waited for. */
 static void read_holder(int fd, char *holder, size_t cap)
 {
-    ssize_t n = pread(fd, holder, cap - 1, 0);
-    holder[n > 0 ? n : 0] = '\0';
-    holder[strcspn(holder, "\n")] = '\0';
-    if (!holder[0])
-        snprintf(holder, cap, "another process");
+    for (int i = 0; i < SIGNED_TRIES; i++) {
+        ssize_t n = pread(fd, holder, cap - 1, 0);
+        holder[n > 0 ? n : 0] = '\0';
+        holder[strcspn(holder, "\n")] = '\0';
+        if (is_signed(holder))
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = SIGNED_WAIT_NS}, NULL);
+    }
+    snprintf(holder, cap, "another process");
 }
 
 int lock_take(const char *folder, int *fd, char *holder, size_t holder_cap, struct err *e)
