@@ -12,11 +12,12 @@
 #include "stages/base/buf.h"
 
 enum exit_status {
-    EXIT_ALL = 0,     /* every document has an answer; or the command did what it says */
-    EXIT_SOME = 1,    /* finished, some documents failed */
-    EXIT_USAGE = 2,   /* the command line or the job file is wrong */
-    EXIT_STOPPED = 3, /* input/output, memory, device */
-    EXIT_LOCKED = 75, /* another run of this job is at work */
+    EXIT_ALL = 0,      /* every document has an answer; or the command did what it says */
+    EXIT_SOME = 1,     /* finished, some documents failed */
+    EXIT_USAGE = 2,    /* the command line or the job file is wrong */
+    EXIT_STOPPED = 3,  /* input/output, memory, device */
+    EXIT_DEADLINE = 4, /* limits.deadline */
+    EXIT_LOCKED = 75,  /* another run of this job is at work */
 };
 
 enum { CMD_GIVEN = 64, CMD_TEXT = 8 << 20 };

@@ -23,6 +23,9 @@ static const struct cmd_option run_options[] = {
     SET_OPTION,
     {"--verify-model", NULL, "compute the model's digest anew: the same as model.verify=yes",
      NULL},
+    {"--quiet-if-locked", NULL,
+     "say nothing when another run of this job is at work; the status is 75 all the same",
+     NULL},
     {"--progress", "HOW", "auto (bar on a terminal, else lines), bar, lines or none",
      progress_values},
 };

@@ -2,6 +2,7 @@
 
 #include "kernels/kernels.h"
 #include "pipeline/queue.h"
+#include "stages/base/clock.h"
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
 
@@ -47,6 +48,7 @@ struct flow {
     int n_nodes;
     struct worker *workers;
     int n_workers, threads;
+    const struct flow_gate *gate;
     struct window window;
     int done_fd;
     atomic_int running;      /* workers that have not ended */
@@ -131,6 +133,8 @@ static int flow_emit(void *runner, struct rec *r)
     if (i == f->n_nodes - 1) {
         window_leave(f, r);
         rec_free(r);
+        if (f->gate && !atomic_load(&f->draining) && !f->gate->may_go_on(f->gate->ctx))
+            flow_drain(f);
         return 0;
     }
     if (i == 0 && !window_enter(f, r)) {
@@ -190,8 +194,15 @@ static bool flow_begin(void *runner, const struct rec *r)
     struct flow *f = ((struct node *)runner)->flow;
     if (beyond_cut(f, r))
         return false;
-    if (r->doc->ordinal > atomic_load(&f->begun))
-        atomic_store(&f->begun, r->doc->ordinal); /* one thread computes */
+    if (r->doc->ordinal > atomic_load(&f->begun)) { /* one thread computes */
+        if (f->gate && !atomic_load(&f->draining) && !f->gate->may_begin(f->gate->ctx, r)) {
+            flow_drain(f);
+            return false;
+        }
+        atomic_store(&f->begun, r->doc->ordinal);
+    }
+    if (!r->doc->begun_us)
+        r->doc->begun_us = clock_us();
     return true;
 }
 
@@ -444,6 +455,7 @@ int flow_start(struct flow **out, const struct stage_row *rows, int n_rows,
     f->nodes = mem_need((size_t)n_rows * sizeof(*f->nodes));
     f->workers = mem_need((size_t)f->n_workers * sizeof(*f->workers));
     f->threads = l->threads;
+    f->gate = l->gate;
     f->window.max = l->window > 0 ? l->window : 1;
     f->window.max_bytes = l->window_bytes;
     pthread_mutex_init(&f->window.lock, NULL);

@@ -28,10 +28,20 @@
 
 struct flow;
 
+/* What the caller may have against going on. False drains the flow, as flow_drain(); the callee sets env.cancel first.
+ * Called from the threads of the flow. */
+struct flow_gate {
+    void *ctx;
+    bool (*may_begin)(void *ctx,
+                      const struct rec *r); /* r: a request of a document not yet begun */
+    bool (*may_go_on)(void *ctx);           /* a document is done */
+};
+
 struct flow_limits {
-    int queue;            /* records in a queue */
-    uint64_t queue_bytes; /* bytes in a queue */
-    int window;           /* documents in flight */
+    const struct flow_gate *gate; /* NULL: nothing; else it must outlive the flow */
+    int queue;                    /* records in a queue */
+    uint64_t queue_bytes;         /* bytes in a queue */
+    int window;                   /* documents in flight */
     uint64_t window_bytes;
     int threads; /* of the compute team */
 };

@@ -1,5 +1,6 @@
 #include "pipeline/job_check.h"
 
+#include "pipeline/limit_values.h"
 #include "stages/ingest/charset.h"
 
 #include <inttypes.h>
@@ -175,6 +176,19 @@ static int check_prompt(const struct job *j, const struct job_source *src, struc
 
 /* ---- the rest ---- */
 
+static int check_limits(const struct job *j, const struct job_source *src, struct err *e)
+{
+    struct err why = {0};
+    struct limit_failures failures;
+    time_t at_time;
+    if (j->limits.deadline && limit_deadline(j->limits.deadline, 0, &at_time, &why) != 0)
+        return job_fail(src, at(src, "limits", "deadline"), e, "limits.deadline: %s", why.msg);
+    if (limit_failures(j->limits.max_failures, &failures, &why) != 0)
+        return job_fail(src, at(src, "limits", "max_failures"), e, "limits.max_failures: %s",
+                        why.msg);
+    return 0;
+}
+
 static int check_ranges(const struct job *j, const struct job_source *src, struct err *e)
 {
     if (j->chunk.tokens && j->chunk.min_tokens > j->chunk.tokens)
@@ -264,6 +278,8 @@ int job_check(const struct job *j, const struct job_source *src, struct err *e)
         rc = check_prompt(j, src, e);
     if (!rc)
         rc = check_ranges(j, src, e);
+    if (!rc)
+        rc = check_limits(j, src, e);
     if (!rc)
         rc = check_formats(j, src, e);
     if (!rc)

@@ -19,5 +19,22 @@ const struct opt limits_opts[] = {
      "After SIGINT or SIGTERM: how long answers that were begun may take to finish. What is "
      "not "
      "finished then has no record; the next run begins anew."},
+    {"deadline", OPT_STRING, AT(deadline), NULL, 0, 0, NULL, OPT_ENV,
+     "When the run has to be over: a time of day (06:00, the next one, local time), a duration "
+     "from its start (8h), or a moment in seconds of Unix time (${SLURM_JOB_END_TIME}). No "
+     "document is begun that cannot be done by then, judged by the speed so far; the run ends "
+     "with status 4, and the next one goes on. Texts with a colon and two digits need no "
+     "quotes."},
+    {"deadline_margin", OPT_SECONDS, AT(deadline_margin), "30s", 0, 86400, NULL, 0,
+     "So long before limits.deadline all is to be done. What is not has limits.drain more, but "
+     "not beyond the deadline."},
+    {"per_document", OPT_SECONDS, AT(per_document), "0s", 0, 864000, NULL, 0,
+     "How long the model may work for one document, from its first prompt to its last answer; "
+     "longer is a failure (limit). Documents are worked on side by side, and each waits for "
+     "the others in this time. 0: no limit. Reading has its own, ingest.timeout."},
+    {"max_failures", OPT_STRING, AT(max_failures), NULL, 0, 0, NULL, 0,
+     "More failed documents than this end the run in order, with status 3: something is wrong "
+     "with more than a document. A number (20), or a share of those that are done (5%, from "
+     "the 20th on). Unset: no limit."},
 };
 const size_t n_limits_opts = sizeof(limits_opts) / sizeof(limits_opts[0]);

@@ -9,7 +9,11 @@ struct limits_config {
     int threads;     /* of the compute team; 0: as many as there are CPUs to use */
     int queue;       /* records between two stages */
     uint64_t queue_bytes;
-    double drain; /* seconds to finish what is in flight after a signal */
+    double drain;           /* seconds to finish what is in flight after a signal */
+    char *deadline;         /* limit_values.h; NULL: none */
+    double deadline_margin; /* seconds before it at which the run is to be done */
+    double per_document;    /* seconds; 0: no limit */
+    char *max_failures;     /* limit_values.h; NULL: no limit */
 };
 
 extern const struct opt limits_opts[];

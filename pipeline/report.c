@@ -28,7 +28,8 @@ static void set_count(json_t *o, const char *key, int64_t n)
 
 static const char *end_name(enum run_end end)
 {
-    static const char *const names[] = {"stopped", "finished", "interrupted", "locked"};
+    static const char *const names[] = {"stopped", "finished", "interrupted", "deadline",
+                                        "locked"};
     return names[end];
 }
 

@@ -2,6 +2,7 @@
 
 #include "pipeline/cmd.h"
 #include "pipeline/flow.h"
+#include "pipeline/gate.h"
 #include "pipeline/kv_report.h"
 #include "pipeline/lock.h"
 #include "pipeline/progress.h"
@@ -40,6 +41,7 @@ struct run {
     struct buf resolved; /* the job as `quire show` prints it */
     struct stage_env env;
     struct flow *flow;
+    struct gate gate;
     struct progress progress;
     atomic_bool cancel;
     int lock_fd, signal_fd;
@@ -67,7 +69,9 @@ static void on_signal(struct run *run, int sig)
     if (!run->signal_us) {
         run->result->signal = sig;
         run->signal_us = now;
-        run->drain_until_us = now + (int64_t)(run->job->limits.drain * 1e6);
+        int64_t until = gate_drain_until(&run->gate, (int64_t)(run->job->limits.drain * 1e6));
+        if (!run->drain_until_us || until < run->drain_until_us)
+            run->drain_until_us = until;
         log_warn("run",
                  "signal %d: finishing what was begun, at most %.0f s; once more stops at once",
                  sig, run->job->limits.drain);
@@ -85,6 +89,18 @@ static bool gives_up(const struct run *run)
     return run->stopped_us && clock_us() - run->stopped_us > run->give_up_us;
 }
 
+/* limits.deadline is near, or no document is begun any more for it. */
+static void on_deadline(struct run *run)
+{
+    double drain = run->job->limits.drain;
+    run->drain_until_us = gate_drain_until(&run->gate, (int64_t)(drain * 1e6));
+    log_warn("run", "limits.deadline: finishing what was begun, at most %.0f s",
+             (double)(run->drain_until_us - clock_us()) / 1e6);
+    atomic_store(&run->gate.no_time, true);
+    atomic_store(&run->cancel, true);
+    flow_drain(run->flow);
+}
+
 /* Until the threads have ended, or one is given up. */
 static void watch(struct run *run)
 {
@@ -93,9 +109,11 @@ static void watch(struct run *run)
     while (!(fds[0].revents & POLLIN) && !gives_up(run)) {
         int sig;
         int wait = progress_interval_ms(&run->progress);
-        poll(fds, 2, run->signal_us ? 50 : wait);
+        poll(fds, 2, run->drain_until_us ? 50 : gate_wait_ms(&run->gate, wait));
         while ((sig = signals_next(run->signal_fd)) != 0)
             on_signal(run, sig);
+        if (!run->drain_until_us && gate_time_is_up(&run->gate))
+            on_deadline(run);
         int64_t now = clock_us();
         if (run->drain_until_us && now >= run->drain_until_us && !run->stopped_us) {
             log_warn("run", "not finished after limits.drain: stopping");
@@ -152,6 +170,7 @@ static void fill_env(struct run *run)
         .facts = &s->facts,
         .stats = &run->stats,
         .cancel = &run->cancel,
+        .document_us = (int64_t)(j->limits.per_document * 1e6),
     };
 }
 
@@ -220,9 +239,12 @@ static void judge(struct run *run, int rc, const struct err *e)
     } else if (run->complete) {
         r->end = RUN_FINISHED;
         r->exit_status = r->failed > 0 && !run->job->write.partial_ok ? EXIT_SOME : EXIT_ALL;
-    } else {
+    } else if (r->signal) {
         r->end = RUN_INTERRUPTED;
         r->exit_status = 128 + r->signal;
+    } else {
+        r->end = RUN_DEADLINE;
+        r->exit_status = EXIT_DEADLINE;
     }
 }
 
@@ -308,7 +330,8 @@ static void count_results(struct run *run)
 
 static void log_end(const struct run *run)
 {
-    static const char *const words[] = {"stopped", "finished", "interrupted", "locked"};
+    static const char *const words[] = {"stopped", "finished", "interrupted", "deadline",
+                                        "locked"};
     const struct run_result *r = run->result;
     int64_t records = r->ok + r->partial + r->failed;
     tally_log(&run->tally);
@@ -328,14 +351,14 @@ static void give_up(struct run *run)
     struct err none = {0}, e = {0};
     log_error("run", "a stage did not stop within %.1f s; ending the process",
               (double)run->give_up_us / 1e6);
+    judge(run, 0, &none);
     if (flow_abandon(run->flow)) {
         count_results(run);
-        judge(run, 0, &none);
         if (publish(run, &none, &e) < 0)
             log_error("run", "%s", e.msg);
         log_end(run);
     }
-    _exit(128 + run->result->signal);
+    _exit(run->result->exit_status);
 }
 
 /* ---- the run ---- */
@@ -344,11 +367,13 @@ static int run_stages(struct run *run, enum progress_mode progress, struct err *
 {
     const struct limits_config *l = &run->job->limits;
     int window = 4 * run->job->decode.batch + l->queue;
-    struct flow_limits limits = {.queue = l->queue,
+    struct flow_limits limits = {.gate = &run->gate.flow,
+                                 .queue = l->queue,
                                  .queue_bytes = l->queue_bytes,
                                  .window = window < 16 ? 16 : window,
                                  .window_bytes = l->queue_bytes,
                                  .threads = run->setup.plan.threads};
+    gate_open(&run->gate, &run->stats, &run->cancel, run->setup.plan.context);
     int rc = flow_start(&run->flow, stage_table, n_stages, &run->env, &limits, e);
     if (rc)
         return rc;
@@ -358,8 +383,12 @@ static int run_stages(struct run *run, enum progress_mode progress, struct err *
     if (run->stuck)
         give_up(run);
     rc = flow_join(run->flow, &run->complete, e);
-    /* Stopped by a signal: no error, only not complete. */
-    return rc == -ERR_CANCELLED && run->signal_us ? 0 : rc;
+    if (rc == 0 && !run->complete && atomic_load(&run->gate.too_many))
+        return err_set(e, REACH_JOB, ERR_LIMIT,
+                       "more documents have failed than limits.max_failures allows (%s)",
+                       l->max_failures);
+    /* Stopped by a signal or for the deadline: no error, only not complete. */
+    return rc == -ERR_CANCELLED && run->drain_until_us ? 0 : rc;
 }
 
 static void release(struct run *run)
@@ -419,17 +448,27 @@ int run_job(const struct job *job, const struct run_options *o, struct run_resul
                       .started = time(NULL),
                       .started_us = clock_us()};
     *r = (struct run_result){0};
-    int rc = lock_take(job->write.to, &run.lock_fd, holder, sizeof(holder), e);
+    int rc = gate_init(&run.gate, job, run.started, e);
+    if (rc) {
+        judge(&run, rc, e);
+        return rc;
+    }
+    rc = lock_take(job->write.to, &run.lock_fd, holder, sizeof(holder), e);
     if (rc == 1) {
-        log_error("run", "%s is in use by another run (%s)", job->write.to, holder);
+        if (!o->quiet_if_locked)
+            log_error("run", "%s is in use by another run (%s)", job->write.to, holder);
         r->end = RUN_LOCKED;
         r->exit_status = EXIT_LOCKED;
         return 0;
     }
-    if (rc)
+    if (rc) {
         judge(&run, rc, e);
-    else
+    } else if (gate_time_is_up(&run.gate)) {
+        log_warn("run", "limits.deadline: the time is up; nothing was begun");
+        judge(&run, 0, e);
+    } else {
         rc = run_locked(&run, o, e);
+    }
     release(&run);
     return rc;
 }

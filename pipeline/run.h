@@ -19,13 +19,15 @@
 struct run_options {
     bool signals; /* handle SIGINT, SIGTERM, SIGHUP for the time of the run */
     enum progress_mode progress;
-    int give_up_ms; /* after a stop: how long a stage may take to notice; 0: 10 s */
+    bool quiet_if_locked; /* RUN_LOCKED is not worth a line */
+    int give_up_ms;       /* after a stop: how long a stage may take to notice; 0: 10 s */
 };
 
 enum run_end {
     RUN_STOPPED,     /* an error, in *e */
     RUN_FINISHED,    /* every document has its record */
     RUN_INTERRUPTED, /* a signal; documents that were not reached are not in the results */
+    RUN_DEADLINE,    /* limits.deadline: as after a signal */
     RUN_LOCKED       /* another run holds the output folder; nothing was touched */
 };
 
@@ -34,7 +36,7 @@ struct run_result {
     int signal; /* RUN_INTERRUPTED: which */
     int64_t found, ok, partial,
         failed;      /* documents; found = ok + partial + failed when finished */
-    int exit_status; /* for main: 0, 1, 2, 3, 75 or 128 + signal; docs/output.md */
+    int exit_status; /* for main: 0, 1, 2, 3, 4, 75 or 128 + signal; docs/output.md */
 };
 
 /* Runs the job. Returns 0 for every end but RUN_STOPPED, then the negative code of *e. r is always filled. */

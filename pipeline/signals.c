@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
-enum { IGNORED_FROM = 3 }; /* a closed pipe, a file at its limit: write(2) says so */
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ};
+enum { IGNORED_FROM = 4 }; /* a closed pipe, a file at its limit: write(2) says so */
 static struct sigaction before[ARRAY_LEN(caught)];
 static volatile sig_atomic_t write_end = -1;
 

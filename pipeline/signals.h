@@ -1,5 +1,6 @@
-/* pipeline/signals.h - SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for the time of a run.
+/* pipeline/signals.h - SIGINT, SIGTERM, SIGHUP and SIGUSR1 as bytes in a pipe, for the time of a run.
  *
+ * What:   SIGUSR1 is what batch systems send ahead of time; SIGCONT, which some send before SIGTERM, needs nothing.
  * Rules:  the handler only writes its signal number to the pipe. SIGPIPE and SIGXFSZ are ignored meanwhile.
  * Thread: open and close from one thread; one at a time per process.
  */

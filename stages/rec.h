@@ -9,7 +9,7 @@
  *         document behind it is shared by all of its records and counted.
  * Rules:  1. push takes the envelope; a stage emits it again, emits others, or frees it.
  *         2. A struct doc is immutable once ingest has pushed it, but for the fields marked "task",
- *            which belong to the tokenize stage alone.
+ *            which belong to the tokenize stage alone, and "compute", of the thread of prefill and decode.
  *         3. An envelope whose `fail` is set passes through every stage untouched and becomes the
  *            failure record of its document. So does a document that ingest could not read.
  *         4. Text is valid UTF-8 without NUL; spans are byte offsets into the document's text.
@@ -73,7 +73,8 @@ struct doc {
     size_t text_len;
     struct block *blocks; /* [n_blocks] */
     size_t n_blocks;
-    void *task; /* task: per-document state of the tokenize stage */
+    void *task;       /* task: per-document state of the tokenize stage */
+    int64_t begun_us; /* compute: clock_us() when its first request was begun; 0: not yet */
 };
 
 struct doc *doc_new(void); /* refs = 1, everything else zero */
@@ -121,6 +122,7 @@ struct request {
     enum answer_use use;
     int question;     /* index into the job's questions; 0 for summarize and complete */
     int level, index; /* reduce level (0 = over chunks) and position in it */
+    int n_level;      /* requests of that level; 0 where it is one alone */
 };
 
 /* ---- sequence ---- */

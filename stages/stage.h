@@ -67,6 +67,7 @@ struct stage_env {
     const struct chat *chat;
     const struct prompts *prompts; /* opened before the stages, from the job's texts and chat */
     int context;             /* tokens of prompt and answer together: model.context, resolved */
+    int64_t document_us;     /* limits.per_document; 0: none */
     struct page_pool *pages; /* prefill and decode only */
     struct store *store;     /* stages/kv/store.h; prefill and decode only */
     struct keeper *keeper;   /* ingest only; NULL: it reads in its own thread */
@@ -113,6 +114,9 @@ static inline bool stage_begin(struct stage *s, const struct rec *r)
 {
     return !s->begin || s->begin(s->runner, r);
 }
+
+/* True when the document of r has taken longer than it may; r->fail is set then. */
+bool stage_overdue(const struct stage *s, struct rec *r);
 
 /* Bring the counters of KV pages up to date, after pages were taken or given back. */
 static inline void stage_count_pages(const struct stage_env *env)

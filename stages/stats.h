@@ -14,7 +14,8 @@ struct run_stats {
     atomic_llong chunks_made, requests_made; /* chunk, tokenize */
     atomic_llong requests_done;              /* decode */
     atomic_llong prompt_tokens, prefill_tokens, reused_tokens, generated_tokens;
-    atomic_llong prefill_us, decode_us;
+    atomic_llong prefill_us, decode_us,
+        decode_steps; /* passes that give each sequence a token */
     atomic_llong kv_pages_used, kv_pages_peak;
     struct kv_counters kv;
     struct stability stability;

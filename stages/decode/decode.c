@@ -266,7 +266,7 @@ static int decode_step(struct stage *s, struct err *e)
         return d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
     int64_t begin = clock_us();
     for (int i = 0; i < d->n; i++)
-        done[i] = advance(s, d, &d->slots[i]);
+        done[i] = stage_overdue(s, d->slots[i].r) || advance(s, d, &d->slots[i]);
     int rc = compact(s, d, done);
     if (rc == 0 && d->n > 0) {
         memset(done, 0, sizeof(done));
@@ -275,6 +275,7 @@ static int decode_step(struct stage *s, struct err *e)
             rc = compact(s, d, done);
     }
     atomic_fetch_add(&s->env->stats->decode_us, clock_us() - begin);
+    atomic_fetch_add(&s->env->stats->decode_steps, 1);
     return rc < 0 ? rc : d->n > 0 ? ST_MORE : d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
 }
 

@@ -194,6 +194,8 @@ static int compute(struct stage *s, struct prefilling *p, struct err *e)
     const struct stage_env *env = s->env;
     struct job *j = &p->now;
     struct rec *r = j->r;
+    if (stage_overdue(s, r))
+        return 0;
     if (!r->seq.logits && !(r->seq.logits = get_logits(env, r)))
         return 0;
     if (j->pos == r->req.n_tokens)

@@ -91,7 +91,8 @@ static int chunk_request(const struct stage_env *env, struct doc_state *d,
                         .max_tokens =
                             final ? env->decode->max_tokens : request_partial_tokens(env),
                         .question = question,
-                        .index = c->index};
+                        .index = c->index,
+                        .n_level = d->n_chunks};
     if (request_make(env, d->doc, PROMPT_DOCUMENT, v, q, out, e) != 0)
         return final ? -(int)e->code : err_wrap(e, "chunk %d of %d", c->index + 1, d->n_chunks);
     if (final)
