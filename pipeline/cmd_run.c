@@ -26,7 +26,8 @@ int cmd_run(const struct cmd_line *l)
     struct run_result r;
     struct run_options o = {.signals = true,
                             .progress = progress_of(l),
-                            .quiet_if_locked = cmd_value(l, "--quiet-if-locked", 0) != NULL};
+                            .quiet_if_locked = cmd_value(l, "--quiet-if-locked", 0) != NULL,
+                            .restart = cmd_value(l, "--restart", 0) != NULL};
     if (cmd_load_job(l, 0, &j, &e))
         return cmd_fail(&e);
     exit_guard_on();

@@ -21,6 +21,7 @@ const size_t n_cmd_common = ARRAY_LEN(cmd_common);
 
 static const struct cmd_option run_options[] = {
     SET_OPTION,
+    {"--restart", NULL, "begin anew: forget what earlier runs of the job have done", NULL},
     {"--verify-model", NULL, "compute the model's digest anew: the same as model.verify=yes",
      NULL},
     {"--quiet-if-locked", NULL,
@@ -74,8 +75,10 @@ const struct cmd cmds[] = {
     {"run", "JOB", "run a job: one record for every document",
      "Reads the documents, asks the model, and writes the results to the folder that write.to "
      "names. What cannot\n"
-     "be answered is a record with a reason. SIGINT and SIGTERM finish what is in flight and "
-     "leave valid results.\n\n"
+     "be answered is a record with a reason. SIGINT and SIGTERM finish what is in flight.\n"
+     "A run that ended early, in whatever way, is gone on with by the next one; documents that "
+     "are finished and\n"
+     "unchanged are kept. With other settings a job is refused, unless --restart says so.\n\n"
      "  quire run jobs/summarize.yaml\n"
      "  quire run jobs/summarize.yaml --set ingest.from=inbox --set write.to=out",
      1, 1, WORDS_JOB, OPTIONS(run_options), cmd_run},

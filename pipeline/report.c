@@ -75,6 +75,7 @@ static json_t *documents(const struct report *r)
     set_count(o, "ok", r->result->ok);
     set_count(o, "partial", r->result->partial);
     set_count(o, "failed", r->result->failed);
+    set_count(o, "kept", r->result->kept);
     set_count(o, "not_reached",
               r->result->found - r->result->ok - r->result->partial - r->result->failed);
     for (int i = 0; i < r->tally->n_codes; i++)
@@ -158,6 +159,7 @@ char *report_json(const struct report *r, struct err *e)
                         result_text(r->why->msg))
             : json_null());
     set_count(o, "exit_status", r->result->exit_status);
+    set_count(o, "run", r->run);
     set(o, "started", moment(r->started));
     set(o, "finished", moment(r->ended));
     set(o, "model", model(r));
@@ -166,6 +168,8 @@ char *report_json(const struct report *r, struct err *e)
     set(o, "machine", machine(r));
     set(o, "documents", documents(r));
     set_count(o, "requests", atomic_load(&r->stats->requests_done));
+    set_count(o, "answers_found", atomic_load(&r->stats->answers_found));
+    set_count(o, "tokens_found", atomic_load(&r->stats->tokens_found));
     set(o, "tokens", tokens(r->stats));
     set(o, "speed", speed(r));
     set(o, "memory", memory(r));

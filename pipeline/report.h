@@ -19,6 +19,7 @@ struct report {
     const char *resolved_job;
     struct page_stats pages;
     struct disk_stats disk; /* all 0 without setup->disk */
+    int64_t run;            /* number of this run of the job, from 1 */
     time_t started, ended;
     double seconds;
     uint64_t peak_rss;

@@ -7,6 +7,7 @@
 #include "pipeline/lock.h"
 #include "pipeline/progress.h"
 #include "pipeline/report.h"
+#include "pipeline/resume.h"
 #include "pipeline/setup.h"
 #include "pipeline/signals.h"
 #include "pipeline/version.h"
@@ -15,6 +16,7 @@
 #include "stages/ingest/jail.h"
 #include "stages/ingest/keeper.h"
 #include "stages/write/output.h"
+#include "stages/write/summaries.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -36,6 +38,8 @@ struct run {
     struct setup setup;
     struct keeper *keeper; /* NULL: documents are read in this process */
     struct output *output;
+    struct ledger *ledger;
+
     struct tally tally;
     struct run_stats stats;
     struct buf resolved; /* the job as `quire show` prints it */
@@ -63,6 +67,15 @@ static void stop(struct run *run)
     flow_stop(run->flow);
 }
 
+/* What is done so far is on the disk, whatever comes next. */
+static void save(struct run *run, int sig)
+{
+    struct err e = {0};
+    ledger_note(run->ledger, "signal", "%d", sig);
+    if (ledger_sync(run->ledger, &e) != 0)
+        log_warn("run", "%s", e.msg);
+}
+
 static void on_signal(struct run *run, int sig)
 {
     int64_t now = clock_us();
@@ -77,6 +90,7 @@ static void on_signal(struct run *run, int sig)
                  sig, run->job->limits.drain);
         atomic_store(&run->cancel, true); /* before the drain: the source looks at it first */
         flow_drain(run->flow);
+        save(run, sig);
     } else if (now - run->signal_us > SAME_SIGNAL_US) {
         if (!run->stopped_us)
             log_warn("run", "signal %d again: stopping now", sig);
@@ -166,6 +180,7 @@ static void fill_env(struct run *run)
         .store = s->store,
         .keeper = run->keeper,
         .output = run->output,
+        .ledger = run->ledger,
         .tally = &run->tally,
         .facts = &s->facts,
         .stats = &run->stats,
@@ -195,7 +210,7 @@ static int open_keeper(struct run *run, struct err *e)
     return keeper_open(&run->keeper, cfg, reader_file, e);
 }
 
-static int prepare(struct run *run, bool signals, struct err *e)
+static int prepare(struct run *run, const struct run_options *o, struct err *e)
 {
     buf_init(&run->resolved, RESOLVED_MAX);
     int rc = open_keeper(run, e);
@@ -204,10 +219,12 @@ static int prepare(struct run *run, bool signals, struct err *e)
     if (!rc)
         rc = setup_open(&run->setup, run->job, &run->stats, e);
     /* From here on a signal drains. Before, it ends the process at once: there is nothing to lose yet. */
-    if (!rc && signals)
+    if (!rc && o->signals)
         rc = signals_open(&run->signal_fd, e);
     if (!rc)
         rc = output_open(&run->output, run->job->write.to, e);
+    if (!rc)
+        rc = resume_open(&run->ledger, run->output, &run->setup, run->job, o->restart, e);
     if (!rc) {
         fill_env(run);
         log_start(run);
@@ -274,6 +291,7 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
         .result = run->result,
         .why = why,
         .resolved_job = run->resolved.data,
+        .run = ledger_run(run->ledger),
         .started = run->started,
         .ended = time(NULL),
         .seconds = (double)(clock_us() - run->started_us) / 1e6,
@@ -305,18 +323,38 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
     return rc;
 }
 
+static const char *words_of_end(enum run_end end)
+{
+    static const char *const words[] = {"stopped", "finished", "interrupted", "deadline",
+                                        "locked"};
+    return words[end];
+}
+
+static bool wants_markdown(const struct job *job)
+{
+    bool wants = false;
+    for (size_t i = 0; i < job->write.formats.n; i++)
+        wants |= strcmp(job->write.formats.items[i], "markdown") == 0;
+    return wants;
+}
+
+/* A run that ended early leaves what it has to the next one. */
 static int publish(struct run *run, const struct err *why, struct err *e)
 {
     bool finished = run->result->end == RUN_FINISHED;
-    int rc = write_report(run, why, e);
+    int rc = finished && wants_markdown(run->job) ? summaries_write(run->output, e) : 0;
     if (!rc)
-        rc = output_publish(run->output, finished, e);
-    if (rc == 1)
-        log_warn("run",
-                 "the finished results of an earlier run stay; those of this one are in "
-                 "%s/*.partial",
-                 run->job->write.to);
-    return rc < 0 ? rc : 0;
+        rc = write_report(run, why, e);
+    if (!rc && finished)
+        rc = output_publish(run->output, e);
+    if (!rc && finished)
+        ledger_note(run->ledger, "finished", "exit status %d", run->result->exit_status);
+    if (!rc && finished)
+        rc = ledger_finish(run->ledger, e);
+    if (!rc && !finished)
+        ledger_note(run->ledger, words_of_end(run->result->end), "exit status %d%s%s",
+                    run->result->exit_status, why->code ? ": " : "", why->msg);
+    return rc;
 }
 
 static void count_results(struct run *run)
@@ -326,20 +364,23 @@ static void count_results(struct run *run)
     r->ok = run->tally.by_status[DOC_OK];
     r->partial = run->tally.by_status[DOC_PARTIAL];
     r->failed = run->tally.by_status[DOC_FAILED];
+    r->kept = atomic_load(&run->stats.docs_kept);
 }
 
 static void log_end(const struct run *run)
 {
-    static const char *const words[] = {"stopped", "finished", "interrupted", "deadline",
-                                        "locked"};
     const struct run_result *r = run->result;
     int64_t records = r->ok + r->partial + r->failed;
     tally_log(&run->tally);
     log_info("run",
              "%s: %" PRId64 " of %" PRId64 " documents: %" PRId64 " ok, %" PRId64
-             " partial, %" PRId64 " failed; results in %s",
-             words[r->end], records, r->found, r->ok, r->partial, r->failed,
+             " partial, %" PRId64 " failed; %" PRId64 " of them kept; results in %s",
+             words_of_end(r->end), records, r->found, r->ok, r->partial, r->failed, r->kept,
              run->job->write.to);
+    if (r->end != RUN_FINISHED)
+        log_info(
+            "run",
+            "what is done is kept in results.jsonl.partial and .ledger: run it again to go on");
     if (r->end == RUN_FINISHED && r->found == 0)
         log_warn("run", "no document was found: look at ingest.from, include and exclude");
 }
@@ -358,6 +399,8 @@ static void give_up(struct run *run)
             log_error("run", "%s", e.msg);
         log_end(run);
     }
+    if (ledger_sync(run->ledger, &e) != 0)
+        log_error("run", "%s", e.msg);
     _exit(run->result->exit_status);
 }
 
@@ -393,6 +436,7 @@ static int run_stages(struct run *run, enum progress_mode progress, struct err *
 
 static void release(struct run *run)
 {
+    ledger_close(run->ledger);
     output_close(run->output);
     keeper_close(run->keeper);
     setup_close(&run->setup);
@@ -405,8 +449,11 @@ static void release(struct run *run)
 /* With the lock held. */
 static int run_locked(struct run *run, const struct run_options *o, struct err *e)
 {
-    int rc = prepare(run, o->signals, e);
+    int rc = prepare(run, o, e);
     if (rc) {
+        if (run->output)
+            output_discard(run->output);
+
         judge(run, rc, e);
         return rc;
     }

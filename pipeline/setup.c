@@ -1,5 +1,6 @@
 #include "pipeline/setup.h"
 
+#include "pipeline/generation.h"
 #include "pipeline/machine.h"
 #include "stages/base/file.h"
 #include "stages/base/log.h"
@@ -108,53 +109,14 @@ static int open_pages(struct setup *s, const struct job *job, struct run_stats *
     return rc ? rc : store_open(&s->store, &o, e);
 }
 
-/* All settings of a section that can change an answer. */
-static int hash_section(struct hash *h, const struct job *job, const char *name, struct err *e)
-{
-    struct buf text;
-    int rc = 0;
-    buf_init(&text, 1 << 20);
-    for (size_t i = 0; i < n_job_sections; i++) {
-        const struct job_section *sec = &job_sections[i];
-        if (strcmp(sec->name, name) != 0)
-            continue;
-        const void *config = (const char *)job + sec->offset;
-        for (size_t k = 0; k < *sec->n_opts && rc >= 0; k++) {
-            if (strcmp(sec->opts[k].name, "batch") == 0)
-                continue; /* never changes an answer */
-            for (size_t item = 0; rc >= 0; item++) {
-                buf_clear(&text);
-                rc = opt_text(&sec->opts[k], config, item, &text, e);
-                if (rc != 0)
-                    break;
-                hash_field(h, sec->opts[k].name, text.data, text.len);
-            }
-        }
-    }
-    buf_release(&text);
-    return rc < 0 ? rc : 0;
-}
-
 static int find_facts(struct setup *s, const struct job *job, struct err *e)
 {
-    static const char *const sections[] = {"chunk", "task", "decode"};
-    uint8_t digest[HASH_BYTES];
-    struct hash h;
     snprintf(s->facts.model_name, sizeof(s->facts.model_name), "%s",
              model_hparams(s->model)->name);
     int rc = model_digest(s->model, s->facts.model_digest, e);
-    hash_init(&h);
-    prompts_digest(s->prompts, digest);
-    hash_field(&h, "prompts", digest, sizeof(digest));
-    hash_field_u64(&h, "context", (uint64_t)s->plan.context);
-    if (codec_is_lossy((enum codec_kind)job->kv.codec))
-        hash_field_u64(&h, "kv codec", (uint64_t)job->kv.codec);
-    for (size_t i = 0; i < ARRAY_LEN(sections) && !rc; i++) {
-        hash_field(&h, "section", sections[i], strlen(sections[i]));
-        rc = hash_section(&h, job, sections[i], e);
-    }
-    hash_end(&h, digest);
-    hash_hex(digest, s->facts.prompt_digest);
+    if (!rc)
+        rc = generation_settings(&s->settings, s, job, e);
+    generation_digest(&s->settings, s->facts.prompt_digest);
     return rc;
 }
 
@@ -219,5 +181,6 @@ void setup_close(struct setup *s)
     prompts_free(s->prompts);
     chat_free(s->chat);
     model_free(s->model);
+    ledger_settings_release(&s->settings);
     *s = (struct setup){0};
 }

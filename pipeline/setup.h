@@ -10,6 +10,7 @@
 #include "pipeline/job.h"
 #include "pipeline/plan.h"
 #include "stages/kv/store.h"
+#include "stages/ledger/ledger.h"
 #include "stages/model/chat.h"
 #include "stages/model/prompt.h"
 #include "stages/stage.h"
@@ -25,6 +26,7 @@ struct setup {
     struct kv_ring *ring;
     struct store *store;
     struct run_facts facts;
+    struct ledger_settings settings; /* that records depend on */
 };
 
 /* The table that a choice (enum kernel_choice) gives on this CPU. -ERR_CONFIG when it has not what it takes. */

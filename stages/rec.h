@@ -11,7 +11,8 @@
  *         2. A struct doc is immutable once ingest has pushed it, but for the fields marked "task",
  *            which belong to the tokenize stage alone, and "compute", of the thread of prefill and decode.
  *         3. An envelope whose `fail` is set passes through every stage untouched and becomes the
- *            failure record of its document. So does a document that ingest could not read.
+ *            failure record of its document. So does a document that ingest could not read, and one
+ *            whose record an earlier run has written: rec_passes().
  *         4. Text is valid UTF-8 without NUL; spans are byte offsets into the document's text.
  * Thread: envelopes have one owner; doc_ref() and doc_unref() are safe from any thread.
  */
@@ -52,6 +53,13 @@ enum doc_status {
     DOC_STATUS_COUNT
 };
 
+/* How the ledger knows a document. */
+struct origin {
+    int64_t row;        /* of the finished record that is kept for it; 0: it is to be done */
+    int64_t source;     /* the file */
+    int64_t occurrence; /* number in it, from 0 */
+};
+
 struct doc {
     atomic_int refs;
     int64_t ordinal; /* 0, 1, 2 ... in input order, without gaps */
@@ -66,6 +74,7 @@ struct doc {
     char **parts;     /* names of source parts; NULL-terminated, may be NULL */
     uint64_t bytes;   /* source bytes of this document */
     uint8_t sha256[HASH_BYTES]; /* of those bytes */
+    struct origin origin;
     enum doc_status status;
     struct err fail; /* DOC_FAILED: why */
     char **warnings; /* NULL-terminated short sentences; NULL when none */
@@ -206,6 +215,12 @@ struct rec {
     int n_reused;              /* prompt tokens found in the KV cache */
     struct summary_info *info; /* ANSWER_FINAL only; heap, freed with the envelope */
 };
+
+/* Is there nothing to do for it before write? It failed, or its record is kept. */
+static inline bool rec_passes(const struct rec *r)
+{
+    return r->fail.code || r->doc->status == DOC_FAILED || r->doc->origin.row;
+}
 
 /* An envelope for d: takes one reference of its own. */
 struct rec *rec_new(enum rec_kind kind, struct doc *d);

@@ -13,7 +13,8 @@
  *            what is held back. source() replaces push for the first stage: it emits until done.
  *         5. A document's failure travels as a record with `fail` set. A returned error (REACH_JOB)
  *            stops the run cleanly.
- *         6. Records that carry `fail`, or a failed document, pass through: emit them as they are.
+ *         6. Records for which rec_passes() says so pass through: emit them as they are. So do answers
+ *            (REC_ANSWER) that tokenize found in the ledger, in the stages before write.
  *         7. A request with use ANSWER_REDUCE comes back to tokenize from decode in any case, answered
  *            or with `fail` set; no stage in between may drop it. What tokenize emits with `fail` set
  *            goes to write. A failed FINAL request with its info is one of the answers
@@ -41,6 +42,7 @@ struct chat;  /* stages/model/chat.h */
 struct prompts; /* stages/model/prompt.h */
 struct store;   /* stages/kv/store.h */
 struct keeper;  /* stages/ingest/keeper.h: processes that read documents */
+struct ledger;  /* stages/ledger/ledger.h: what earlier runs have finished */
 struct output;  /* stages/write/output.h: the output folder of this run */
 
 /* What made the answers; printed in every record. */
@@ -71,6 +73,7 @@ struct stage_env {
     struct page_pool *pages; /* prefill and decode only */
     struct store *store;     /* stages/kv/store.h; prefill and decode only */
     struct keeper *keeper;   /* ingest only; NULL: it reads in its own thread */
+    struct ledger *ledger;   /* safe for all; NULL: nothing is kept */
     struct output *output;   /* write only, as is */
     struct tally *tally;     /* stages/write/tally.h */
     const struct run_facts *facts;

@@ -10,6 +10,9 @@
 
 struct run_stats {
     atomic_llong docs_found, docs_done, docs_failed; /* ingest, write, write */
+    atomic_llong docs_kept;                  /* write: of those done, found in the ledger */
+    atomic_llong answers_found;              /* tokenize: in the ledger */
+    atomic_llong tokens_found;               /* of answers that an earlier run had begun */
     atomic_llong bytes_read, bytes_planned;  /* of source files; planned 0 while unknown */
     atomic_llong chunks_made, requests_made; /* chunk, tokenize */
     atomic_llong requests_done;              /* decode */

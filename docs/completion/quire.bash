@@ -17,7 +17,7 @@ _quire()
         return
     fi
     case ${COMP_WORDS[1]} in
-    run) options="$common --set --verify-model --quiet-if-locked --progress" files="yaml yml" ;;
+    run) options="$common --set --restart --verify-model --quiet-if-locked --progress" files="yaml yml" ;;
     check) options="$common --set" files="yaml yml" ;;
     show) options="$common --set --prompt" files="yaml yml" ;;
     help) options="$common --markdown --schema --completion" words=$topics ;;

@@ -31,6 +31,9 @@ enum opt_type {
 enum opt_flags {
     OPT_REQUIRED = 1, /* the job file must set it */
     OPT_ENV = 2,      /* ${NAME} is replaced by the environment; $${ is a plain ${ */
+    OPT_FREE =
+        4, /* may change between two runs of a job: no record depends on it, or on what it says, not how */
+    OPT_LIMIT = 8, /* decides only which documents can be read and answered */
 };
 
 struct opt_list {

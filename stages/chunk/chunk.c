@@ -144,7 +144,7 @@ static int chunk_push(struct stage *s, struct rec *r, struct err *e)
 {
     (void)e;
     struct doc *d = r->doc;
-    if (r->fail.code || d->status == DOC_FAILED)
+    if (rec_passes(r))
         return stage_emit(s, r);
     struct piece_list pieces = {0};
     if (!has_text(d))

@@ -104,7 +104,7 @@ static int decode_push(struct stage *s, struct rec *r, struct err *e)
 {
     (void)e;
     struct decoding *d = s->state;
-    if (r->fail.code || r->doc->status == DOC_FAILED)
+    if (rec_passes(r) || r->kind == REC_ANSWER)
         return stage_emit(s, r);
     d->waiting[d->n_waiting++] = r;
     return 0;

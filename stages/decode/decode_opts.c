@@ -7,7 +7,7 @@ static const char *const thinking_names[] = {"drop", "keep", NULL};
 const struct opt decode_opts[] = {
     {"max_tokens", OPT_TOKENS, AT(max_tokens), "256", 1, 1 << 20, NULL, 0,
      "Longest answer. One that is cut here is marked truncated in its record."},
-    {"batch", OPT_INT, AT(batch), "8", 1, 256, NULL, 0,
+    {"batch", OPT_INT, AT(batch), "8", 1, 256, NULL, OPT_FREE,
      "Answers written side by side; they share each pass over the weights. Never changes an "
      "answer."},
     {"temperature", OPT_FLOAT, AT(temperature), "0", 0, 100, NULL, 0,

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    AHEAD = 8, /* files that are sent before they are waited for */
+    AHEAD = ISOLATE_AHEAD,
     SENT_BYTES =
         64 << 10,     /* of requests, which the socket holds, so that sending never waits */
     DEATHS = 8,       /* readers that one file may cost before the rest of it is given up */
@@ -216,6 +216,7 @@ static int pull_message(struct isolate *x, int *given, struct err *e)
     if (h.kind == WIRE_END) {
         count_bytes(x, p, h.bytes_read);
         drop_head(x);
+        x->to.done(x->to.to);
         return CAME;
     }
     struct doc *d = doc_new();
@@ -422,7 +423,7 @@ void isolate_free(struct isolate *x)
 }
 
 int isolate_file(struct isolate *x, const struct walk_file *f, int fd, const char *why,
-                 struct err *e)
+                 int64_t known, struct err *e)
 {
     int rc = 0;
     while (rc == 0 && x->n == AHEAD)
@@ -438,7 +439,8 @@ int isolate_file(struct isolate *x, const struct walk_file *f, int fd, const cha
                           .source = label_new(f->path, strlen(f->path), NULL),
                           .name_at = (size_t)(f->name - f->path),
                           .fd = fd,
-                          .why = fd < 0 ? mem_strdup(why) : NULL};
+                          .why = fd < 0 ? mem_strdup(why) : NULL,
+                          .known = known};
     return is_cancelled(x) ? STOPPED : send_ahead(x, e);
 }
 

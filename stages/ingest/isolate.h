@@ -17,12 +17,18 @@
 
 struct isolate;
 
+enum { ISOLATE_AHEAD = 8 }; /* files that are sent before they are waited for */
+
+/* All documents of the first of the files that were sent have come. */
+typedef void isolate_done_fn(void *to);
+
 /* What a reader (reader.h) has here, too. */
 struct isolate_to {
     const struct ingest_config *cfg;
     atomic_llong *bytes_read;  /* may be NULL */
     const atomic_bool *cancel; /* may be NULL */
     reader_emit_fn *emit;
+    isolate_done_fn *done;
     void *to;
 };
 
@@ -31,10 +37,10 @@ void isolate_free(struct isolate *x); /* ends the reader */
 
 enum { ISOLATE_STOPPED = 1 }; /* told to stop */
 
-/* Reads a file, at the latest in isolate_finish(). Takes fd; fd < 0: why it cannot be opened.
- * Returns 0, ISOLATE_STOPPED, what emit returned, or an error with reach JOB. */
+/* Reads a file, at the latest in isolate_finish(). Takes fd; fd < 0: why it cannot be opened. known: of its documents,
+ * from the first on, nobody needs so many. Returns 0, ISOLATE_STOPPED, what emit returned, or an error with reach JOB. */
 int isolate_file(struct isolate *x, const struct walk_file *f, int fd, const char *why,
-                 struct err *e) MUST_CHECK;
+                 int64_t known, struct err *e) MUST_CHECK;
 /* Reads all files that were sent. Returns the same. */
 int isolate_finish(struct isolate *x, struct err *e) MUST_CHECK;
 

@@ -146,9 +146,16 @@ static bool list_folder(struct level *l)
     return true;
 }
 
-static int show(struct walk *w, const char *path, uint64_t size, const char *bad)
+/* st: of a file that can be read; NULL: bad says why it cannot. */
+static int show(struct walk *w, const char *path, const struct stat *st, const char *bad)
 {
-    struct walk_file f = {path, path + w->name_at, size, bad};
+    struct walk_file f = {.path = path, .name = path + w->name_at, .bad = bad};
+    if (st) {
+        f.size = (uint64_t)st->st_size;
+        f.inode = st->st_ino;
+        f.mtime_ns = (int64_t)((uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) +
+                               (uint64_t)st->st_mtim.tv_nsec);
+    }
     return w->fn(w->to, &f);
 }
 
@@ -171,14 +178,14 @@ static int enter(struct walk *w, const char *path, const struct stat *st)
         if (w->levels[i].dev == st->st_dev && w->levels[i].ino == st->st_ino)
             return 0; /* a link back up */
     if (w->depth == MAX_NESTING)
-        return show(w, path, 0, "too many folders inside folders");
+        return show(w, path, NULL, "too many folders inside folders");
     struct level *l = &w->levels[w->depth++];
     *l = (struct level){.path = mem_strdup(path), .dev = st->st_dev, .ino = st->st_ino};
     if (list_folder(l))
         return 0;
     int why = errno;
     leave(w);
-    return show(w, path, 0, strerror(why));
+    return show(w, path, NULL, strerror(why));
 }
 
 /* One path: a file is shown, a folder entered. named: the job names it itself. */
@@ -189,13 +196,13 @@ static int visit(struct walk *w, const char *path, size_t root, bool named)
         return 0;
     if (stat(path, &st) != 0) {
         int why = errno;
-        return lstat(path, &st) == 0 ? show(w, path, 0, strerror(why)) : 0;
+        return lstat(path, &st) == 0 ? show(w, path, NULL, strerror(why)) : 0;
     }
     if (S_ISDIR(st.st_mode))
         return enter(w, path, &st);
     if (S_ISREG(st.st_mode))
-        return show(w, path, (uint64_t)st.st_size, NULL);
-    return named ? show(w, path, 0, "not a regular file") : 0;
+        return show(w, path, &st, NULL);
+    return named ? show(w, path, NULL, "not a regular file") : 0;
 }
 
 static int walk_root(struct walk *w, size_t root)

@@ -22,7 +22,9 @@
 struct walk_file {
     const char *path;
     const char *name; /* the end of path, from the last part of the item of `from` */
-    uint64_t size;
+    uint64_t size, inode;
+    int64_t mtime_ns;
+
     const char *bad; /* why it cannot be read (a folder that cannot be listed), or NULL */
 };
 

@@ -51,9 +51,13 @@ static int open_checked(struct ledger *l, struct err *e)
     int rc = db_open(&l->db, l->path, true, e);
     if (!rc && !l->fresh)
         rc = db_check(&l->db, e);
+    struct ledger_settings s = {0};
+    if (!rc && !l->fresh)
+        rc = drop_damaged(&l->db, e);
     if (!rc)
-        rc = flights_load(l, e);
-    return rc;
+        rc = settings_load(l, &s, e);
+    ledger_settings_release(&s);
+    return rc ? rc : flights_load(l, e);
 }
 
 int ledger_open(struct ledger **out, const char *folder, struct err *e)
@@ -136,7 +140,8 @@ static int commit(struct ledger *l, const struct op *first, bool durable, struct
 static void take_error(struct ledger *l, const struct err *e)
 {
     l->off = true;
-    if (e->code == ERR_CORRUPT)
+    l->damaged = e->code == ERR_CORRUPT;
+    if (l->damaged)
         log_warn(
             "ledger",
             "%s; this run goes on without it, and the next one begins it anew from the results",
@@ -256,6 +261,9 @@ void ledger_close(struct ledger *l)
     free_ops(l->first);
     db_close(&l->view);
     db_close(&l->db);
+    struct err e = {0};
+    if (l->damaged && set_aside(l->path, &e) != 0)
+        log_warn("ledger", "%s", e.msg);
     flights_free(&l->flights);
     pthread_mutex_destroy(&l->lock);
     pthread_mutex_destroy(&l->view_lock);

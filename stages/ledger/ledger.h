@@ -86,20 +86,12 @@ struct ledger_stat {
     uint8_t how[HASH_BYTES]; /* digest of the settings that choose among its documents */
 };
 
-/* A finished document of a source. */
-struct ledger_place {
-    int64_t row;
-    int64_t occurrence; /* number in its source, from 0 */
-    uint8_t at
-        [HASH_BYTES]; /* digest of its place in the source; zero when it cannot be left out alone */
-    uint64_t cost; /* bytes that reading it takes from the limits of its archive */
-};
-
+/* What is finished of it. */
 struct ledger_source {
     int64_t id;
-    bool whole; /* all of its documents are here, in order: it need not be opened */
-    struct ledger_place
-        *at; /* [n] those that are finished, by occurrence; none unless the file is unchanged */
+    bool whole; /* all of its documents: it need not be opened */
+    int64_t *
+        rows; /* [n] of its documents from the first on, up to one that is missing; 0 when the file has changed */
     size_t n;
 };
 
@@ -117,8 +109,6 @@ void ledger_kept(struct ledger *l, int64_t source);
 struct ledger_doc {
     int64_t row; /* 0: not in the ledger yet */
     int64_t source, occurrence;
-    uint8_t at[HASH_BYTES];
-    uint64_t cost;
     char id[LEDGER_ID];
     int64_t ordinal;
     int status;    /* as enum doc_status */

@@ -22,39 +22,58 @@ void op_free(struct op *op)
     free(op);
 }
 
-static void bind_blob(sqlite3_stmt *s, int i, const void *data, size_t n)
+static int set_source(struct ledger *l, int64_t id, const struct source_row *r, struct err *e)
 {
-    sqlite3_bind_blob64(s, i, n ? data : "", n, SQLITE_STATIC);
-}
-
-static void bind_text(sqlite3_stmt *s, int i, const char *text)
-{
-    sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC);
-}
-
-static int reading(struct ledger *l, const struct op *op, struct err *e)
-{
-    sqlite3_stmt *s = db_sql(&l->db, SQL_SOURCE_READING, e);
+    sqlite3_stmt *s = db_sql(&l->db, SQL_SOURCE_SET, e);
     if (!s)
         return -(int)e->code;
-    sqlite3_bind_int64(s, 1, op->source);
-    bind_blob(s, 2, op->text, op->len);
-    sqlite3_bind_int64(s, 3, (int64_t)op->st.size);
-    sqlite3_bind_int64(s, 4, op->st.mtime_ns);
-    sqlite3_bind_int64(s, 5, (int64_t)op->st.inode);
-    bind_blob(s, 6, op->st.how, HASH_BYTES);
-    sqlite3_bind_int64(s, 7, l->run);
+    sqlite3_bind_int64(s, 1, id);
+    db_bind_blob(s, 2, r->path, r->path_len);
+    sqlite3_bind_int64(s, 3, (int64_t)r->st.size);
+    sqlite3_bind_int64(s, 4, r->st.mtime_ns);
+    sqlite3_bind_int64(s, 5, (int64_t)r->st.inode);
+    db_bind_blob(s, 6, r->st.how, HASH_BYTES);
+    sqlite3_bind_int64(s, 7, r->since);
+    sqlite3_bind_int64(s, 8, r->docs);
+    sqlite3_bind_int64(s, 9, l->run);
+    sqlite3_bind_int64(s, 10, sum_source(id, r));
     return db_step(&l->db, s, e);
 }
 
-static int update_source(struct ledger *l, enum sql which, int64_t source, int64_t value,
-                         struct err *e)
+/* What is known of the documents of a file holds while the file is the same. */
+static int reading(struct ledger *l, const struct op *op, struct err *e)
 {
-    sqlite3_stmt *s = db_sql(&l->db, which, e);
+    struct source_row old,
+        now = {
+            .path = op->text, .path_len = op->len, .st = op->st, .since = l->run, .docs = -1};
+    sqlite3_stmt *s;
+    int rc = source_get(&l->db, op->source, &old, &s, e);
+    if (rc == 1 && source_same(&old, &op->st, op->text, op->len))
+        now.since = old.since;
+    sqlite3_reset(s);
+    return rc < 0 ? rc : set_source(l, op->source, &now, e);
+}
+
+static int was_read(struct ledger *l, const struct op *op, struct err *e)
+{
+    struct source_row r;
+    sqlite3_stmt *s;
+    int rc = source_get(&l->db, op->source, &r, &s, e);
+    if (rc == 1) {
+        r.docs = op->n;
+        rc = set_source(l, op->source, &r, e); /* its path is still in the other statement */
+    }
+    sqlite3_reset(s);
+    return rc;
+}
+
+static int was_kept(struct ledger *l, const struct op *op, struct err *e)
+{
+    sqlite3_stmt *s = db_sql(&l->db, SQL_SOURCE_KEPT, e);
     if (!s)
         return -(int)e->code;
-    sqlite3_bind_int64(s, 1, source);
-    sqlite3_bind_int64(s, 2, value);
+    sqlite3_bind_int64(s, 1, op->source);
+    sqlite3_bind_int64(s, 2, l->run);
     return db_step(&l->db, s, e);
 }
 
@@ -64,7 +83,7 @@ static int by_doc_id(struct ledger *l, enum sql which, const char *id, struct er
     sqlite3_stmt *s = db_sql(&l->db, which, e);
     if (!s)
         return -(int)e->code;
-    bind_text(s, 1, id);
+    db_bind_text(s, 1, id);
     return db_step(&l->db, s, e);
 }
 
@@ -76,29 +95,29 @@ static int insert_doc(struct ledger *l, const struct ledger_doc *d, struct err *
     sqlite3_bind_int64(s, 1, d->source);
     sqlite3_bind_int64(s, 2, d->occurrence);
     sqlite3_bind_int64(s, 3, l->run);
-    bind_blob(s, 4, d->at, HASH_BYTES);
-    sqlite3_bind_int64(s, 5, (int64_t)d->cost);
-    bind_text(s, 6, d->id);
-    sqlite3_bind_int64(s, 7, d->ordinal);
-    sqlite3_bind_int(s, 8, d->status);
-    bind_text(s, 9, d->code);
-    bind_text(s, 10, d->message);
-    sqlite3_bind_int64(s, 11, d->flags);
-    sqlite3_bind_int64(s, 12, d->prefill_us);
-    sqlite3_bind_int64(s, 13, d->decode_us);
-    sqlite3_bind_int64(s, 14, d->wait_us);
-    sqlite3_bind_int64(s, 15, d->reused_tokens);
+    db_bind_text(s, 4, d->id);
+    sqlite3_bind_int64(s, 5, d->ordinal);
+    sqlite3_bind_int(s, 6, d->status);
+    db_bind_text(s, 7, d->code);
+    db_bind_text(s, 8, d->message);
+    sqlite3_bind_int64(s, 9, d->flags);
+    sqlite3_bind_int64(s, 10, d->prefill_us);
+    sqlite3_bind_int64(s, 11, d->decode_us);
+    sqlite3_bind_int64(s, 12, d->wait_us);
+    sqlite3_bind_int64(s, 13, d->reused_tokens);
+    sqlite3_bind_int64(s, 14, sum_doc(d->source, d->occurrence, l->run, d->id));
     return db_step(&l->db, s, e);
 }
 
-static int insert_record(struct ledger *l, int64_t row, const char *line, size_t n,
-                         struct err *e)
+static int insert_record(struct ledger *l, int64_t row, const char *id, const char *line,
+                         size_t n, struct err *e)
 {
     sqlite3_stmt *s = db_sql(&l->db, SQL_RECORD_NEW, e);
     if (!s)
         return -(int)e->code;
     sqlite3_bind_int64(s, 1, row);
-    bind_blob(s, 2, line, n);
+    db_bind_blob(s, 2, line, n);
+    sqlite3_bind_int64(s, 3, sum_record(id, line, n));
     return db_step(&l->db, s, e);
 }
 
@@ -111,9 +130,8 @@ static int move_doc(struct ledger *l, const struct ledger_doc *d, struct err *e)
     sqlite3_bind_int64(s, 2, d->source);
     sqlite3_bind_int64(s, 3, d->occurrence);
     sqlite3_bind_int64(s, 4, l->run);
-    bind_blob(s, 5, d->at, HASH_BYTES);
-    sqlite3_bind_int64(s, 6, (int64_t)d->cost);
-    sqlite3_bind_int64(s, 7, d->ordinal);
+    sqlite3_bind_int64(s, 5, d->ordinal);
+    sqlite3_bind_int64(s, 6, sum_doc(d->source, d->occurrence, l->run, d->id));
     return db_step(&l->db, s, e);
 }
 
@@ -128,7 +146,7 @@ static int drop_old(struct ledger *l, const struct ledger_doc *d, int64_t row, s
     sqlite3_bind_int64(s, 2, d->occurrence);
     sqlite3_bind_int64(s, 3, row);
     sqlite3_bind_int64(s, 4, l->run);
-    bind_text(s, 5, d->id);
+    db_bind_text(s, 5, d->id);
     return db_step(&l->db, s, e);
 }
 
@@ -139,7 +157,7 @@ static int done(struct ledger *l, const struct op *op, struct err *e)
     int rc = row ? move_doc(l, d, e) : insert_doc(l, d, e);
     if (!rc && !row) {
         row = sqlite3_last_insert_rowid(l->db.handle);
-        rc = insert_record(l, row, op->text, op->len, e);
+        rc = insert_record(l, row, d->id, op->text, op->len, e);
     }
     if (!rc)
         rc = drop_old(l, d, row, e);
@@ -154,13 +172,14 @@ static int answer(struct ledger *l, const struct op *op, struct err *e)
     sqlite3_stmt *s = db_sql(&l->db, SQL_ANSWER_NEW, e);
     if (!s)
         return -(int)e->code;
-    bind_blob(s, 1, op->key, HASH_BYTES);
-    bind_text(s, 2, op->doc.id);
-    bind_blob(s, 3, a->text, a->len);
+    db_bind_blob(s, 1, op->key, HASH_BYTES);
+    db_bind_text(s, 2, op->doc.id);
+    db_bind_blob(s, 3, a->text, a->len);
     sqlite3_bind_int(s, 4, a->n_tokens);
     sqlite3_bind_int(s, 5, a->n_thinking);
     sqlite3_bind_int(s, 6, a->stopped_by);
     sqlite3_bind_int64(s, 7, a->flags);
+    sqlite3_bind_int64(s, 8, sum_answer(op->key, op->doc.id, a));
     return db_step(&l->db, s, e);
 }
 
@@ -169,7 +188,7 @@ static int forget_flight(struct ledger *l, const struct op *op, struct err *e)
     sqlite3_stmt *s = db_sql(&l->db, SQL_FLIGHT_DROP, e);
     if (!s)
         return -(int)e->code;
-    bind_blob(s, 1, op->key, HASH_BYTES);
+    db_bind_blob(s, 1, op->key, HASH_BYTES);
     return db_step(&l->db, s, e);
 }
 
@@ -180,8 +199,8 @@ static int note(struct ledger *l, const struct op *op, struct err *e)
         return -(int)e->code;
     sqlite3_bind_int64(s, 1, ledger_now_ms());
     sqlite3_bind_int64(s, 2, l->run);
-    bind_text(s, 3, op->what);
-    bind_text(s, 4, op->text);
+    db_bind_text(s, 3, op->what);
+    db_bind_text(s, 4, op->text);
     return db_step(&l->db, s, e);
 }
 
@@ -193,7 +212,7 @@ static int end(struct ledger *l, struct err *e)
              "DELETE FROM source WHERE seen <> %lld;"
              "DELETE FROM document WHERE NOT EXISTS (SELECT 1 FROM source WHERE source.id = "
              "document.source"
-             " AND source.walk = document.walk);"
+             " AND source.since <= document.run);"
              "DELETE FROM record WHERE document NOT IN (SELECT id FROM document);"
              "DELETE FROM answer; DELETE FROM flight;",
              (long long)l->run);
@@ -208,9 +227,9 @@ int ledger_apply(struct ledger *l, const struct op *op, struct err *e)
     case OP_READING:
         return reading(l, op, e);
     case OP_READ:
-        return update_source(l, SQL_SOURCE_READ, op->source, op->n, e);
+        return was_read(l, op, e);
     case OP_KEPT:
-        return update_source(l, SQL_SOURCE_KEPT, op->source, l->run, e);
+        return was_kept(l, op, e);
     case OP_DONE:
         return done(l, op, e);
     case OP_ANSWER:
@@ -234,11 +253,12 @@ int ledger_adopt(struct ledger *l, const struct ledger_doc *d, const char *line,
     sqlite3_stmt *s = db_sql(&l->db, SQL_DOC_KNOWN, e);
     if (!s)
         return -(int)e->code;
-    bind_text(s, 1, d->id);
+    db_bind_text(s, 1, d->id);
     int known = db_step(&l->db, s, e);
     sqlite3_reset(s);
     if (known)
         return known;
     int rc = insert_doc(l, d, e);
-    return rc ? rc : insert_record(l, sqlite3_last_insert_rowid(l->db.handle), line, n, e);
+    return rc ? rc
+              : insert_record(l, sqlite3_last_insert_rowid(l->db.handle), d->id, line, n, e);
 }

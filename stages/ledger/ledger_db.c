@@ -12,88 +12,88 @@ static const char schema[] =
     "CREATE TABLE generation(id INTEGER PRIMARY KEY, begun_ms INTEGER NOT NULL, runs INTEGER "
     "NOT NULL,"
     " alive_ms INTEGER NOT NULL, finished INTEGER NOT NULL);"
-    "CREATE TABLE setting(key TEXT PRIMARY KEY, value TEXT NOT NULL, is_limit INTEGER NOT "
-    "NULL) WITHOUT ROWID;"
+    "CREATE TABLE setting(key TEXT PRIMARY KEY, value TEXT NOT NULL, is_limit INTEGER NOT NULL,"
+    " sum INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE source(id INTEGER PRIMARY KEY, path BLOB NOT NULL, size INTEGER NOT NULL,"
-    " mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, how BLOB NOT NULL, walk INTEGER NOT "
+    " mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, how BLOB NOT NULL, since INTEGER NOT "
     "NULL,"
-    " since INTEGER NOT NULL, docs INTEGER NOT NULL, seen INTEGER NOT NULL);"
+    " docs INTEGER NOT NULL, seen INTEGER NOT NULL, sum INTEGER NOT NULL);"
     "CREATE TABLE document(id INTEGER PRIMARY KEY, source INTEGER NOT NULL, occurrence INTEGER "
     "NOT NULL,"
-    " walk INTEGER NOT NULL, at BLOB NOT NULL, cost INTEGER NOT NULL, doc_id TEXT NOT NULL, "
-    "ordinal INTEGER NOT NULL,"
-    " status INTEGER NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL, flags INTEGER NOT "
+    " run INTEGER NOT NULL, doc_id TEXT NOT NULL, ordinal INTEGER NOT NULL, status INTEGER NOT "
     "NULL,"
-    " prefill_us INTEGER NOT NULL, decode_us INTEGER NOT NULL, wait_us INTEGER NOT NULL,"
-    " reused_tokens INTEGER NOT NULL, again INTEGER NOT NULL);"
+    " code TEXT NOT NULL, message TEXT NOT NULL, flags INTEGER NOT NULL, prefill_us INTEGER "
+    "NOT NULL,"
+    " decode_us INTEGER NOT NULL, wait_us INTEGER NOT NULL, reused_tokens INTEGER NOT NULL,"
+    " again INTEGER NOT NULL, sum INTEGER NOT NULL);"
     "CREATE INDEX document_source ON document(source, occurrence);"
     "CREATE INDEX document_id ON document(doc_id);"
-    "CREATE TABLE record(document INTEGER PRIMARY KEY, line BLOB NOT NULL);"
-    "CREATE TABLE answer(key BLOB PRIMARY KEY, doc_id TEXT NOT NULL, text BLOB NOT NULL, "
-    "n_tokens INTEGER NOT NULL,"
-    " n_thinking INTEGER NOT NULL, stopped_by INTEGER NOT NULL, flags INTEGER NOT NULL);"
+    "CREATE TABLE record(document INTEGER PRIMARY KEY, line BLOB NOT NULL, sum INTEGER NOT "
+    "NULL);"
+    "CREATE TABLE answer(key BLOB PRIMARY KEY, doc_id TEXT NOT NULL, text BLOB NOT NULL,"
+    " n_tokens INTEGER NOT NULL, n_thinking INTEGER NOT NULL, stopped_by INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL, sum INTEGER NOT NULL);"
     "CREATE INDEX answer_id ON answer(doc_id);"
-    "CREATE TABLE flight(key BLOB PRIMARY KEY, doc_id TEXT NOT NULL, tokens BLOB NOT NULL);"
+    "CREATE TABLE flight(key BLOB PRIMARY KEY, doc_id TEXT NOT NULL, tokens BLOB NOT NULL,"
+    " sum INTEGER NOT NULL);"
     "CREATE INDEX flight_id ON flight(doc_id);"
-    "CREATE TABLE action(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, run INTEGER NOT NULL, "
-    "what TEXT NOT NULL,"
-    " detail TEXT NOT NULL);";
+    "CREATE TABLE action(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, run INTEGER NOT NULL,"
+    " what TEXT NOT NULL, detail TEXT NOT NULL);";
 
 static const char *const texts[SQL_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_GENERATION_GET] = "SELECT id, begun_ms, runs, alive_ms, finished FROM generation "
-                           "ORDER BY id DESC LIMIT 1",
-    [SQL_GENERATION_NEW] =
-        "INSERT INTO generation(begun_ms, runs, alive_ms, finished) VALUES(?1, 0, ?1, 0)",
-    [SQL_GENERATION_RUN] = "UPDATE generation SET runs = runs + 1, finished = 0",
+    [SQL_GENERATION_GET] = "SELECT id, begun_ms, runs, alive_ms, finished FROM generation"
+                           " ORDER BY id DESC LIMIT 1",
+    [SQL_GENERATION_NEW] = "INSERT INTO generation(begun_ms, runs, alive_ms, finished)"
+                           " VALUES(?1, 0, ?1, 0)",
+    [SQL_GENERATION_RUN] = "UPDATE generation SET finished = 0, runs = 1 + max(runs,"
+                           " (SELECT ifnull(max(run), 0) FROM document), (SELECT "
+                           "ifnull(max(seen), 0) FROM source))",
     [SQL_GENERATION_ALIVE] = "UPDATE generation SET alive_ms = ?1",
     [SQL_GENERATION_END] = "UPDATE generation SET finished = 1",
-    [SQL_SETTING_ALL] = "SELECT key, value, is_limit FROM setting ORDER BY key",
-    [SQL_SETTING_SET] =
-        "INSERT OR REPLACE INTO setting(key, value, is_limit) VALUES(?1, ?2, ?3)",
-    [SQL_SOURCE_GET] = "SELECT size, mtime_ns, inode, how, walk, since, docs FROM source WHERE "
-                       "id = ?1 AND path = ?2",
-    [SQL_SOURCE_READING] =
-        "INSERT INTO source(id, path, size, mtime_ns, inode, how, walk, since, docs, seen)"
-        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, -1, ?7) ON CONFLICT(id) DO UPDATE SET"
-        " since = CASE WHEN size = ?3 AND mtime_ns = ?4 AND inode = ?5 AND path = ?2 THEN "
-        "since ELSE ?7 END,"
-        " path = ?2, size = ?3, mtime_ns = ?4, inode = ?5, how = ?6, walk = ?7, docs = -1, "
-        "seen = ?7",
-    [SQL_SOURCE_READ] = "UPDATE source SET docs = ?2 WHERE id = ?1",
+    [SQL_SETTING_ALL] = "SELECT key, value, is_limit, sum FROM setting ORDER BY key",
+    [SQL_SETTING_SET] = "INSERT OR REPLACE INTO setting(key, value, is_limit, sum)"
+                        " VALUES(?1, ?2, ?3, ?4)",
+    [SQL_SOURCE_GET] = "SELECT path, size, mtime_ns, inode, how, since, docs, sum FROM source"
+                       " WHERE id = ?1",
+    [SQL_SOURCE_SET] =
+        "INSERT OR REPLACE INTO source(id, path, size, mtime_ns, inode, how, since,"
+        " docs, seen, sum) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     [SQL_SOURCE_KEPT] = "UPDATE source SET seen = ?2 WHERE id = ?1",
-    [SQL_SOURCE_DOCS] = "SELECT id, occurrence, walk, at, cost, again FROM document WHERE "
-                        "source = ?1 ORDER BY occurrence, id",
-    [SQL_DOC_FIND] =
-        "SELECT id FROM document WHERE doc_id = ?1 AND again = 0 ORDER BY id LIMIT 1",
+    [SQL_SOURCE_DOCS] =
+        "SELECT id, source, occurrence, run, doc_id, sum FROM document"
+        " WHERE source = ?1 AND run >= ?2 AND again = 0 ORDER BY occurrence, id",
+    [SQL_DOC_FIND] = "SELECT id, source, occurrence, run, doc_id, sum FROM document"
+                     " WHERE doc_id = ?1 AND again = 0 ORDER BY id",
+    [SQL_DOC_ALL] =
+        "SELECT document.id, source, occurrence, run, doc_id, document.sum, line, record.sum"
+        " FROM document LEFT JOIN record ON record.document = document.id",
+    [SQL_DOC_DROP] = "DELETE FROM document WHERE id = ?1",
     [SQL_DOC_KNOWN] = "SELECT id FROM document WHERE doc_id = ?1 LIMIT 1",
-    [SQL_DOC_GET] = "SELECT source, occurrence, at, cost, doc_id, ordinal, status, code, "
-                    "message, flags, prefill_us,"
-                    " decode_us, wait_us, reused_tokens, line FROM document JOIN record ON "
-                    "record.document = document.id"
-                    " WHERE document.id = ?1",
+    [SQL_DOC_GET] =
+        "SELECT source, occurrence, doc_id, ordinal, status, code, message, flags,"
+        " prefill_us, decode_us, wait_us, reused_tokens, line, record.sum FROM document"
+        " JOIN record ON record.document = document.id WHERE document.id = ?1",
     [SQL_DOC_NEW] =
-        "INSERT INTO document(source, occurrence, walk, at, cost, doc_id, ordinal, status, "
-        "code, message, flags,"
-        " prefill_us, decode_us, wait_us, reused_tokens, again)"
-        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 0)",
-    [SQL_DOC_MOVE] = "UPDATE document SET source = ?2, occurrence = ?3, walk = ?4, at = ?5, "
-                     "cost = ?6, ordinal = ?7"
-                     " WHERE id = ?1",
+        "INSERT INTO document(source, occurrence, run, doc_id, ordinal, status, code,"
+        " message, flags, prefill_us, decode_us, wait_us, reused_tokens, again, sum)"
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14)",
+    [SQL_DOC_MOVE] = "UPDATE document SET source = ?2, occurrence = ?3, run = ?4, ordinal = ?5,"
+                     " sum = ?6 WHERE id = ?1",
     [SQL_DOC_AGAIN] = "UPDATE document SET again = 1 WHERE status = 2 AND again = 0",
     [SQL_DOC_OLD] = "DELETE FROM document WHERE source = ?1 AND occurrence = ?2 AND id <> ?3"
-                    " AND (walk = ?4 OR again = 1 OR doc_id = ?5)",
-    [SQL_RECORD_NEW] = "INSERT OR REPLACE INTO record(document, line) VALUES(?1, ?2)",
-    [SQL_ANSWER_ALL] =
-        "SELECT key, doc_id, text, n_tokens, n_thinking, stopped_by, flags FROM answer",
-    [SQL_ANSWER_NEW] = "INSERT OR REPLACE INTO answer(key, doc_id, text, n_tokens, n_thinking, "
-                       "stopped_by, flags)"
-                       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                    " AND (run = ?4 OR again = 1 OR doc_id = ?5)",
+    [SQL_RECORD_NEW] = "INSERT OR REPLACE INTO record(document, line, sum) VALUES(?1, ?2, ?3)",
+    [SQL_ANSWER_ALL] = "SELECT key, doc_id, text, n_tokens, n_thinking, stopped_by, flags, sum"
+                       " FROM answer",
+    [SQL_ANSWER_NEW] = "INSERT OR REPLACE INTO answer(key, doc_id, text, n_tokens, n_thinking,"
+                       " stopped_by, flags, sum) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [SQL_ANSWER_DONE] = "DELETE FROM answer WHERE doc_id = ?1",
-    [SQL_FLIGHT_ALL] = "SELECT key, doc_id, tokens FROM flight",
-    [SQL_FLIGHT_SET] = "INSERT OR REPLACE INTO flight(key, doc_id, tokens) VALUES(?1, ?2, ?3)",
+    [SQL_FLIGHT_ALL] = "SELECT key, doc_id, tokens, sum FROM flight",
+    [SQL_FLIGHT_SET] = "INSERT OR REPLACE INTO flight(key, doc_id, tokens, sum)"
+                       " VALUES(?1, ?2, ?3, ?4)",
     [SQL_FLIGHT_DROP] = "DELETE FROM flight WHERE key = ?1",
     [SQL_FLIGHT_DONE] = "DELETE FROM flight WHERE doc_id = ?1",
     [SQL_ACTION_NEW] = "INSERT INTO action(at_ms, run, what, detail) VALUES(?1, ?2, ?3, ?4)",
@@ -217,6 +217,16 @@ int db_step(struct db *db, sqlite3_stmt *s, struct err *e)
     int rc = got == SQLITE_DONE ? 0 : db_fail(db, "cannot be read or written", e);
     sqlite3_reset(s);
     return rc;
+}
+
+void db_bind_text(sqlite3_stmt *s, int i, const char *text)
+{
+    sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC);
+}
+
+void db_bind_blob(sqlite3_stmt *s, int i, const void *data, size_t n)
+{
+    sqlite3_bind_blob64(s, i, n ? data : "", n, SQLITE_STATIC);
 }
 
 int db_do(struct db *db, enum sql which, struct err *e)

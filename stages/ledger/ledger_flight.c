@@ -101,16 +101,19 @@ static int load_answers(struct ledger *l, struct err *e)
         size_t len = (size_t)sqlite3_column_bytes(s, 2);
         if (!key || sqlite3_column_bytes(s, 0) != HASH_BYTES || find(&l->flights, key))
             continue;
-        struct ledger_flight *x = add(&l->flights, key, doc ? doc : "");
+        struct ledger_answer a = {.text = copy(text, len),
+                                  .len = len,
+                                  .n_tokens = sqlite3_column_int(s, 3),
+                                  .n_thinking = sqlite3_column_int(s, 4),
+                                  .stopped_by = sqlite3_column_int(s, 5),
+                                  .flags = (unsigned)sqlite3_column_int64(s, 6)};
+        if (!a.text || !doc || sum_answer(key, doc, &a) != sqlite3_column_int64(s, 7)) {
+            free(a.text); /* it is computed again */
+            continue;
+        }
+        struct ledger_flight *x = add(&l->flights, key, doc);
         x->answered = true;
-        x->answer = (struct ledger_answer){.text = copy(text, len),
-                                           .len = len,
-                                           .n_tokens = sqlite3_column_int(s, 3),
-                                           .n_thinking = sqlite3_column_int(s, 4),
-                                           .stopped_by = sqlite3_column_int(s, 5),
-                                           .flags = (unsigned)sqlite3_column_int64(s, 6)};
-        if (!x->answer.text)
-            drop(&l->flights, x); /* it is computed again */
+        x->answer = a;
     }
     return rc;
 }
@@ -124,7 +127,8 @@ static int load_tokens(struct ledger *l, struct err *e)
         const char *doc = (const char *)sqlite3_column_text(s, 1);
         size_t bytes = (size_t)sqlite3_column_bytes(s, 2), n = bytes / sizeof(int32_t);
         if (!key || sqlite3_column_bytes(s, 0) != HASH_BYTES || find(&l->flights, key) ||
-            n == 0 || n > MAX_TOKENS || bytes % sizeof(int32_t))
+            n == 0 || n > MAX_TOKENS || bytes % sizeof(int32_t) ||
+            sum_flight(key, tokens, bytes) != sqlite3_column_int64(s, 3))
             continue;
         struct ledger_flight *x = add(&l->flights, key, doc ? doc : "");
         x->tokens = copy(tokens, bytes);
@@ -276,9 +280,11 @@ static int store_gain(struct ledger *l, const struct gain *g, struct err *e)
     sqlite3_stmt *s = db_sql(&l->db, SQL_FLIGHT_SET, e);
     if (!s)
         return -(int)e->code;
-    sqlite3_bind_blob(s, 1, g->key, HASH_BYTES, SQLITE_STATIC);
-    sqlite3_bind_text(s, 2, g->doc, -1, SQLITE_STATIC);
-    sqlite3_bind_blob64(s, 3, g->tokens, (size_t)g->n * sizeof(int32_t), SQLITE_STATIC);
+    size_t bytes = (size_t)g->n * sizeof(int32_t);
+    db_bind_blob(s, 1, g->key, HASH_BYTES);
+    db_bind_text(s, 2, g->doc);
+    db_bind_blob(s, 3, g->tokens, bytes);
+    sqlite3_bind_int64(s, 4, sum_flight(g->key, g->tokens, bytes));
     return db_step(&l->db, s, e);
 }
 

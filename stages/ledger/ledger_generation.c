@@ -37,16 +37,20 @@ static const struct ledger_setting *find(const struct ledger_settings *s, const 
     return NULL;
 }
 
-static int load(struct ledger *l, struct ledger_settings *s, struct err *e)
+int settings_load(struct ledger *l, struct ledger_settings *s, struct err *e)
 {
     sqlite3_stmt *q = db_sql(&l->db, SQL_SETTING_ALL, e);
     int rc = q ? 1 : -(int)e->code;
     while (rc > 0 && (rc = db_step(&l->db, q, e)) == 1) {
-        const char *key = (const char *)sqlite3_column_text(q, 0),
-                   *value = (const char *)sqlite3_column_text(q, 1);
-        ledger_settings_add(s, key ? key : "", value ? value : "",
-                            sqlite3_column_int(q, 2) != 0);
+        const char *key = (const char *)sqlite3_column_text(q, 0);
+        const char *value = (const char *)sqlite3_column_text(q, 1);
+        bool limit = sqlite3_column_int(q, 2) != 0;
+        if (!key || !value || sum_setting(key, value, limit) != sqlite3_column_int64(q, 3))
+            rc = err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: a setting is damaged");
+        else
+            ledger_settings_add(s, key, value, limit);
     }
+    sqlite3_reset(q);
     return rc;
 }
 
@@ -55,9 +59,10 @@ static int store_one(struct ledger *l, const struct ledger_setting *s, struct er
     sqlite3_stmt *q = db_sql(&l->db, SQL_SETTING_SET, e);
     if (!q)
         return -(int)e->code;
-    sqlite3_bind_text(q, 1, s->key, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, s->value, -1, SQLITE_STATIC);
+    db_bind_text(q, 1, s->key);
+    db_bind_text(q, 2, s->value);
     sqlite3_bind_int(q, 3, s->limit);
+    sqlite3_bind_int64(q, 4, sum_setting(s->key, s->value, s->limit));
     return db_step(&l->db, q, e);
 }
 
@@ -176,7 +181,7 @@ int ledger_compare(struct ledger *l, const struct ledger_settings *s, struct buf
 {
     struct ledger_settings old = {0};
     bool limits = false;
-    int rc = load(l, &old, e);
+    int rc = settings_load(l, &old, e);
     if (!rc && old.n == 0)
         rc = in_transaction(l, start_over, s, e);
     else if (!rc)

@@ -25,12 +25,15 @@ enum sql {
     SQL_SETTING_ALL,
     SQL_SETTING_SET,
     SQL_SOURCE_GET,
-    SQL_SOURCE_READING,
-    SQL_SOURCE_READ,
+    SQL_SOURCE_SET,
+
     SQL_SOURCE_KEPT,
     SQL_SOURCE_DOCS,
     SQL_DOC_FIND,
+    SQL_DOC_ALL,
+    SQL_DOC_DROP,
     SQL_DOC_KNOWN,
+
     SQL_DOC_GET,
     SQL_DOC_NEW,
     SQL_DOC_MOVE,
@@ -67,7 +70,41 @@ int db_do(struct db *db, enum sql which, struct err *e) MUST_CHECK;
 int db_exec(struct db *db, const char *text, struct err *e) MUST_CHECK;
 int db_fail(struct db *db, const char *what, struct err *e);
 
+/* A bound value; text and bytes stay where they are until the statement has run. */
+void db_bind_text(sqlite3_stmt *s, int i, const char *text);
+void db_bind_blob(sqlite3_stmt *s, int i, const void *data, size_t n);
+
 int64_t ledger_now_ms(void);
+
+/* ---- check sums of rows (ledger_sum.c) ----
+ * SQLite finds damage of its own structure. These find a changed byte in what a row says. */
+
+/* What a source row says beside its number. */
+struct source_row {
+    const void *path;
+    size_t path_len;
+    struct ledger_stat st; /* path unused */
+    int64_t since, docs;
+};
+
+int64_t sum_setting(const char *key, const char *value, bool limit);
+int64_t sum_source(int64_t id, const struct source_row *r);
+int64_t sum_doc(int64_t source, int64_t occurrence, int64_t run, const char *doc_id);
+int64_t sum_record(const char *doc_id, const void *line, size_t n);
+int64_t sum_answer(const uint8_t key[HASH_BYTES], const char *doc_id,
+                   const struct ledger_answer *a);
+int64_t sum_flight(const uint8_t key[HASH_BYTES], const void *tokens, size_t n);
+
+/* Read a source row whose sum is right. 1: it is there; path points into the statement, which the caller resets. */
+int source_get(struct db *db, int64_t id, struct source_row *r, sqlite3_stmt **s,
+               struct err *e) MUST_CHECK;
+/* Is it this file, unchanged? */
+bool source_same(const struct source_row *r, const struct ledger_stat *st, const void *path,
+                 size_t n);
+/* A row of SQL_SOURCE_DOCS or SQL_DOC_FIND: is its sum right? */
+bool doc_row_ok(sqlite3_stmt *s);
+/* Drop the documents whose rows or records are damaged: they are done again. */
+int drop_damaged(struct db *db, struct err *e) MUST_CHECK;
 
 /* ---- what is queued (ledger_apply.c) ---- */
 
@@ -98,6 +135,9 @@ struct op {
 
 struct op *op_new(enum op_kind kind);
 void op_free(struct op *op);
+
+/* -ERR_CORRUPT where one is damaged. */
+int settings_load(struct ledger *l, struct ledger_settings *s, struct err *e) MUST_CHECK;
 
 /* ---- answers and flights (ledger_flight.c) ---- */
 
@@ -139,7 +179,9 @@ struct ledger {
     uint64_t sync_wanted, sync_done; /* tickets */
     struct flights flights;
     struct err err; /* that the thread met: nothing is written after it */
-    bool off;       /* damaged while in use: the run goes on without */
+    bool off;       /* nothing is written any more */
+    bool
+        damaged; /* it was found so while in use: the run goes on without, the next one begins it anew */
 };
 
 void ledger_queue(struct ledger *l, struct op *op);

@@ -260,6 +260,11 @@ int model_digest(struct model *m, char out[HASH_HEX], struct err *e)
     return 0;
 }
 
+int model_arithmetic_version(void)
+{
+    return ARITHMETIC_VERSION;
+}
+
 int model_context_digest(struct model *m, const struct page_use *use, uint8_t out[HASH_BYTES],
                          struct err *e)
 {

@@ -50,6 +50,8 @@ const struct vocab *model_vocab(const struct model *m);
 const struct gguf *model_gguf(const struct model *m); /* NULL for the null model */
 /* SHA-256 of the model file (hex): remembered (digest_cache.h), computed beside the packing, or at first use. */
 int model_digest(struct model *m, char out[HASH_HEX], struct err *e) MUST_CHECK;
+/* Version of the arithmetic: other versions may give other bits. */
+int model_arithmetic_version(void);
 
 /* What a run does to pages that changes their numbers. */
 struct page_use {

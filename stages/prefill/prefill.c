@@ -75,7 +75,7 @@ static int prefill_push(struct stage *s, struct rec *r, struct err *e)
 {
     (void)e;
     struct prefilling *p = s->state;
-    if (r->fail.code || r->doc->status == DOC_FAILED)
+    if (rec_passes(r) || r->kind == REC_ANSWER)
         return stage_emit(s, r);
     struct page_stats pool;
     page_pool_stats(s->env->pages, &pool);

@@ -151,7 +151,7 @@ static int tokenize_push(struct stage *s, struct rec *r, struct err *e)
     (void)e;
     if (r->kind >= REC_REQUEST && r->req.use == ANSWER_REDUCE)
         return take_answer(s, r);
-    if (r->fail.code || r->doc->status == DOC_FAILED)
+    if (rec_passes(r))
         return stage_emit(s, r);
     return take_chunk(s, r);
 }

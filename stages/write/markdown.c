@@ -1,7 +1,7 @@
 #include "stages/write/markdown.h"
 
 #include "stages/base/utf8.h"
-#include "stages/task.h"
+#include "stages/write/result.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,24 +16,32 @@ static bool plain(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* What a person would call the document: its title, or the last name of its chain. */
-static const char *label(const struct doc *d)
+static const char *text_at(const json_t *o, const char *key)
 {
-    if (d->title && d->title[0])
-        return d->title;
-    const char *name = d->source ? d->source : "";
-    for (char *const *s = d->chain; s && *s; s++)
-        name = *s;
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* What a person would call the document: its title, or the last name of its chain. */
+static const char *label(const struct result_line *l)
+{
+    const char *title = text_at(l->json, "title"), *name = l->source;
+    if (title[0])
+        return title;
+    const json_t *chain = json_object_get(l->json, "chain");
+    size_t n = json_array_size(chain);
+    if (n > 0)
+        name = json_string_value(json_array_get(chain, n - 1));
     const char *slash = strrchr(name, '/');
     return slash && slash[1] ? slash + 1 : name;
 }
 
-void markdown_name(const struct doc *d, char *out, size_t cap)
+void markdown_name(const struct result_line *l, char *out, size_t cap)
 {
     enum { SLUG = 40 };
     char slug[SLUG + 1];
     size_t n = 0;
-    for (const char *s = label(d); *s && n < SLUG; s++) {
+    for (const char *s = label(l); *s && n < SLUG; s++) {
         char c = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
         if (plain(c))
             slug[n++] = c;
@@ -43,12 +51,8 @@ void markdown_name(const struct doc *d, char *out, size_t cap)
     while (n > 0 && slug[n - 1] == '-')
         n--;
     slug[n] = '\0';
-    char id[9];
-    snprintf(id, sizeof(id), "%.8s", d->id);
-    for (char *c = id; *c; c++)
-        if (!plain(*c))
-            *c = '-';
-    snprintf(out, cap, "summaries/%06" PRId64 "-%s%s%s.md", d->ordinal, slug, n ? "-" : "", id);
+    snprintf(out, cap, "summaries/%06" PRId64 "-%s%s%.8s.md", l->ordinal, slug, n ? "-" : "",
+             l->id);
 }
 
 /* Controls, line separators, and marks that turn the direction of the text around them. */
@@ -96,90 +100,112 @@ static int front(struct buf *out, const char *key, const char *value, struct err
     return rc;
 }
 
-static int head(const struct result *r, const struct stage_env *env, struct buf *out,
-                struct err *e)
+static int head(const struct result_line *l, struct buf *out, struct err *e)
 {
-    const struct doc *d = r->doc;
-    char *source = doc_name(d), hex[HASH_HEX];
-    hash_hex(d->sha256, hex);
+    char *source = result_line_name(l);
+    const char *sha = text_at(l->json, "sha256");
     int rc = buf_adds(out, "---\n", e);
     if (!rc)
-        rc = front(out, "title", d->title, e);
+        rc = front(out, "title", json_string_value(json_object_get(l->json, "title")), e);
     if (!rc)
         rc = front(out, "source", source, e);
     if (!rc)
-        rc = buf_addf(out, e, "id: \"%s\"\nsha256: \"%s\"\nstatus: %s\n", d->id, hex,
-                      result_status_name(r->status));
+        rc = buf_addf(out, e, "id: \"%s\"\n", l->id);
     if (!rc)
-        rc = front(out, "model", env->facts->model_name, e);
+        rc = front(out, "sha256", sha, e);
+    if (!rc)
+        rc = buf_addf(out, e, "status: %s\n", result_status_name(l->status));
+    if (!rc)
+        rc = front(out, "model", text_at(json_object_get(l->json, "model"), "name"), e);
     if (!rc)
         rc = buf_adds(out, "---\n\n# ", e);
     if (!rc)
-        rc = add_line(out, label(d), markdown_special, e);
+        rc = add_line(out, label(l), markdown_special, e);
     if (!rc)
         rc = buf_adds(out, "\n\n", e);
     free(source);
     return rc;
 }
 
-static int add_note(const struct answer *a, struct buf *out, struct err *e)
+static bool has_flag(const json_t *answer, unsigned bit)
 {
-    int rc = 0;
-    if (a->flags & ANSWER_TRUNCATED)
-        rc = buf_addf(out, e, "*(cut at %d tokens)*\n\n", a->n_tokens);
-    if (!rc && a->flags & ANSWER_REPETITIVE)
+    const json_t *flag;
+    size_t i;
+    json_array_foreach(json_object_get(answer, "flags"), i, flag)
+    {
+        if (json_is_string(flag) && result_flag(json_string_value(flag)) == bit)
+            return true;
+    }
+    return false;
+}
+
+/* An answer with what is to be said of it. */
+static int add_answer(const json_t *a, struct buf *out, struct err *e)
+{
+    int rc = buf_adds(out, text_at(a, "answer"), e);
+    if (!rc)
+        rc = buf_adds(out, "\n\n", e);
+    if (!rc && has_flag(a, ANSWER_TRUNCATED))
+        rc = buf_adds(out, "*(cut: it reached the longest length allowed)*\n\n", e);
+    if (!rc && has_flag(a, ANSWER_REPETITIVE))
         rc = buf_adds(out, "*(stopped: it began to repeat itself)*\n\n", e);
     return rc;
 }
 
-static int add_answers(const struct result *r, const struct stage_env *env, struct buf *out,
-                       struct err *e)
+static json_int_t number_at(const json_t *o, const char *key)
 {
+    return json_integer_value(json_object_get(o, key));
+}
+
+static int add_answers(const struct result_line *l, struct buf *out, struct err *e)
+{
+    const json_t *answers = json_object_get(l->json, "answers"), *a;
+    size_t i;
     int rc = 0;
-    for (int i = 0; i < r->n_finals && !rc; i++) {
-        const struct rec *f = r->finals[i];
-        size_t q = (size_t)f->req.question;
-        if (env->task->kind == TASK_ASK && q < env->task->questions.n)
-            rc = buf_addf(out, e, "## %s\n\n", env->task->questions.items[q]);
+    if (!json_is_array(answers))
+        return add_answer(l->json, out, e);
+    json_array_foreach(answers, i, a)
+    {
         if (!rc)
-            rc = buf_addf(out, e, "%s\n\n", f->answer.text ? f->answer.text : "");
+            rc = buf_addf(out, e, "## %s\n\n", text_at(a, "question"));
         if (!rc)
-            rc = add_note(&f->answer, out, e);
+            rc = add_answer(a, out, e);
     }
     return rc;
 }
 
-static int add_parts(const struct result *r, struct buf *out, struct err *e)
+static int add_part(const json_t *p, struct buf *out, struct err *e)
 {
-    int rc = 0;
-    bool first = true;
-    for (int i = 0; i < r->n_finals; i++) {
-        const struct summary_info *info = r->finals[i]->info;
-        for (int k = 0; info && k < info->n_parts && !rc; k++, first = false) {
-            const struct part_answer *p = &info->parts[k];
-            if (first)
-                rc = buf_adds(out, "## Sections\n\n", e);
-            if (!rc)
-                rc = buf_addf(out, e, "### %d. %s\n\n", p->index + 1,
-                              p->heading_path ? p->heading_path : "");
-            if (!rc && p->page_first)
-                rc = buf_addf(out, e, "*pages %d to %d*\n\n", p->page_first, p->page_last);
-            else if (!rc)
-                rc = buf_addf(out, e, "*bytes %zu to %zu*\n\n", p->begin, p->end);
-            if (!rc)
-                rc = buf_addf(out, e, "%s\n\n", p->answer.text ? p->answer.text : "");
-            if (!rc)
-                rc = add_note(&p->answer, out, e);
-        }
+    int rc = buf_addf(out, e, "### %" JSON_INTEGER_FORMAT ". %s\n\n", number_at(p, "index") + 1,
+                      text_at(p, "heading"));
+    if (!rc && json_is_integer(json_object_get(p, "page_first")))
+        rc =
+            buf_addf(out, e, "*pages %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT "*\n\n",
+                     number_at(p, "page_first"), number_at(p, "page_last"));
+    else if (!rc)
+        rc =
+            buf_addf(out, e, "*bytes %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT "*\n\n",
+                     number_at(p, "begin"), number_at(p, "end"));
+    return rc ? rc : add_answer(p, out, e);
+}
+
+static int add_parts(const struct result_line *l, struct buf *out, struct err *e)
+{
+    const json_t *parts = json_object_get(l->json, "parts"), *p;
+    size_t i;
+    int rc = json_array_size(parts) > 0 ? buf_adds(out, "## Sections\n\n", e) : 0;
+    json_array_foreach(parts, i, p)
+    {
+        if (!rc)
+            rc = add_part(p, out, e);
     }
     return rc;
 }
 
-int markdown_page(const struct result *r, const struct stage_env *env, struct buf *out,
-                  struct err *e)
+int markdown_page(const struct result_line *l, struct buf *out, struct err *e)
 {
-    int rc = head(r, env, out, e);
+    int rc = head(l, out, e);
     if (!rc)
-        rc = add_answers(r, env, out, e);
-    return rc ? rc : add_parts(r, out, e);
+        rc = add_answers(l, out, e);
+    return rc ? rc : add_parts(l, out, e);
 }

@@ -19,14 +19,15 @@
 
 enum { SYNC_LINES = 64, SYNC_SECONDS = 5, MANIFEST_MAX = 1 << 30 };
 
-static const char finished_name[] = "MANIFEST.sha256", early_name[] = "INCOMPLETE.sha256";
+static const char finished_name[] = "MANIFEST.sha256";
 static const char results_name[] = "results.jsonl", suffix[] = ".partial";
 
 struct output {
     char *folder;
     char *results; /* path of results.jsonl.partial */
     int fd;        /* of it */
-    off_t good;    /* its length in whole lines */
+    off_t good;    /* what this run has written of it, in whole lines */
+    off_t old;     /* end of what an earlier run had written; this one compares, up to there */
     struct hash hash;
     int unsynced;
     int64_t synced_us;
@@ -64,12 +65,12 @@ static bool is_page(const char *name)
     return digits >= 6 && name[digits] == '-';
 }
 
-/* A file that only an unfinished run leaves: NAME.partial, or the temporary file of an atomic write. */
+/* A file that only an unfinished run leaves and no later one needs: NAME.partial but for the results, or the temporary
+ * file of an atomic write. */
 static bool is_stale(const char *folder_in, const char *name)
 {
     char whole[512];
-    if (!folder_in[0] && (strncmp(name, "MANIFEST.sha256.tmp.", 20) == 0 ||
-                          strncmp(name, "INCOMPLETE.sha256.tmp.", 22) == 0))
+    if (!folder_in[0] && strncmp(name, "MANIFEST.sha256.tmp.", 20) == 0)
         return true;
     if (!ends_with(name, suffix) || (folder_in[0] && !is_page(name)))
         return false;
@@ -77,7 +78,7 @@ static bool is_stale(const char *folder_in, const char *name)
     if (n < 0 || (size_t)n >= sizeof(whole))
         return false;
     whole[(size_t)n - strlen(suffix)] = '\0';
-    return manifest_name_ok(whole);
+    return manifest_name_ok(whole) && strcmp(whole, results_name) != 0;
 }
 
 static int remove_stale(const struct output *o, const char *folder_in)
@@ -114,6 +115,27 @@ int output_check(const char *folder, struct err *e)
     return rc;
 }
 
+/* Cut what is behind the last whole line. The rest is on the disk after this. */
+static int repair_tail(struct output *o, struct err *e)
+{
+    struct stat st;
+    uint64_t end;
+    int rc = lines_end(o->fd, o->results, &end, e);
+    if (!rc && fstat(o->fd, &st) != 0)
+        rc = fail(e, "look at", o->results);
+    if (!rc && (off_t)end < st.st_size) {
+        log_info("write", "the last line of \"%s\" is torn: %lld bytes are cut", o->results,
+                 (long long)(st.st_size - (off_t)end));
+        if (ftruncate(o->fd, (off_t)end) != 0)
+            rc = fail(e, "cut", o->results);
+    }
+    if (!rc && end > 0 && sys_fdatasync(o->fd) != 0)
+        rc = fail(e, "sync", o->results);
+    if (!rc)
+        o->old = (off_t)end;
+    return rc;
+}
+
 int output_open(struct output **out, const char *folder, struct err *e)
 {
     struct output *o = mem_need(sizeof(*o));
@@ -126,17 +148,47 @@ int output_open(struct output **out, const char *folder, struct err *e)
     if (!rc) {
         int stale = remove_stale(o, "") + remove_stale(o, "summaries/");
         if (stale)
-            log_info("write", "removed %d files of a run that did not finish", stale);
-        o->fd = open(o->results, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+            log_debug("write", "removed %d files of a run that did not finish", stale);
+        o->fd = open(o->results,
+                     O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
         if (o->fd < 0)
-            rc = fail(e, "create", o->results);
+            rc = fail(e, "open", o->results);
     }
+    if (!rc)
+        rc = repair_tail(o, e);
     o->synced_us = clock_us();
     if (rc) {
         output_close(o);
         *out = NULL;
     }
     return rc;
+}
+
+int output_old_lines(const struct output *o, line_fn *fn, void *to, struct err *e)
+{
+    return lines_read(o->fd, o->results, fn, to, e);
+}
+
+int output_published_lines(const struct output *o, line_fn *fn, void *to, struct err *e)
+{
+    char *path = path_of(o, results_name, "");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
+    if (fd < 0 && errno != ENOENT)
+        rc = fail(e, "open", path);
+    if (fd >= 0) {
+        rc = lines_read(fd, path, fn, to, e);
+        close(fd);
+    }
+    free(path);
+    return rc;
+}
+
+int output_restart(struct output *o, struct err *e)
+{
+    o->old = 0;
+    if (ftruncate(o->fd, 0) != 0 || sys_fdatasync(o->fd) != 0)
+        return fail(e, "cut", o->results);
+    return 0;
 }
 
 void output_close(struct output *o)
@@ -155,10 +207,38 @@ void output_close(struct output *o)
 
 void output_discard(struct output *o)
 {
-    unlink(o->results);
+    if (o->old == 0 && o->good == 0)
+        unlink(o->results);
 }
 
 /* ---- writing ---- */
+
+static int write_line(struct output *o, size_t n, struct err *e)
+{
+    int rc = file_write_all(o->fd, o->line, n, o->results, e);
+    /* Cut a torn line, so that what is there stays readable. */
+    if (rc && ftruncate(o->fd, o->good) != 0)
+        log_warn("write", "cannot cut the torn last line of \"%s\"", o->results);
+    if (!rc)
+        o->unsynced++;
+    return rc;
+}
+
+/* Is the line there already, from an earlier run? */
+static bool is_there(const struct output *o, size_t n)
+{
+    char block[16 << 10];
+    if (o->old - o->good < (off_t)n)
+        return false;
+    for (size_t at = 0; at < n;) {
+        size_t want = n - at < sizeof(block) ? n - at : sizeof(block);
+        ssize_t got = pread(o->fd, block, want, o->good + (off_t)at);
+        if (got <= 0 || memcmp(block, o->line + at, (size_t)got) != 0)
+            return false;
+        at += (size_t)got;
+    }
+    return true;
+}
 
 int output_line(struct output *o, const char *line, size_t n, struct err *e)
 {
@@ -171,23 +251,42 @@ int output_line(struct output *o, const char *line, size_t n, struct err *e)
     }
     memcpy(o->line, line, n);
     o->line[n] = '\n';
-    int rc = file_write_all(o->fd, o->line, n + 1, o->results, e);
-    if (rc) {
-        /* Cut a torn line, so that what is there stays readable. */
-        if (ftruncate(o->fd, o->good) != 0)
-            log_warn("write", "cannot cut the torn last line of \"%s\"", o->results);
-        return rc;
+    int rc = 0;
+    if (!is_there(o, n + 1)) {
+        rc = output_cut(o, e);
+        if (!rc)
+            rc = write_line(o, n + 1, e);
     }
+    if (rc)
+        return rc;
     o->good += (off_t)n + 1;
     hash_add(&o->hash, o->line, n + 1);
     int64_t now = clock_us();
-    if (++o->unsynced >= SYNC_LINES || now - o->synced_us > SYNC_SECONDS * INT64_C(1000000)) {
-        if (sys_fdatasync(o->fd) != 0)
-            return fail(e, "sync", o->results);
-        o->unsynced = 0;
-        o->synced_us = now;
-    }
+    if (o->unsynced >= SYNC_LINES || now - o->synced_us > SYNC_SECONDS * INT64_C(1000000))
+        return output_sync(o, e);
     return 0;
+}
+
+int output_cut(struct output *o, struct err *e)
+{
+    if (o->old > o->good && ftruncate(o->fd, o->good) != 0)
+        return fail(e, "cut", o->results);
+    o->old = o->good;
+    return 0;
+}
+
+int output_sync(struct output *o, struct err *e)
+{
+    if (o->unsynced > 0 && sys_fdatasync(o->fd) != 0)
+        return fail(e, "sync", o->results);
+    o->unsynced = 0;
+    o->synced_us = clock_us();
+    return 0;
+}
+
+bool output_is_synced(const struct output *o)
+{
+    return o->unsynced == 0;
 }
 
 int output_file(struct output *o, const char *name, const void *data, size_t n, struct err *e)
@@ -230,14 +329,14 @@ static bool exists(const struct output *o, const char *name)
 }
 
 /* The entries of an earlier manifest. One that cannot be read lists nothing: its files stay. */
-static void read_manifest(const struct output *o, const char *name, struct manifest *m)
+static void read_manifest(const struct output *o, struct manifest *m)
 {
-    if (!exists(o, name))
+    if (!exists(o, finished_name))
         return;
     struct err e = {0};
     struct buf text;
     buf_init(&text, MANIFEST_MAX);
-    char *path = path_of(o, name, "");
+    char *path = path_of(o, finished_name, "");
     struct manifest got = {0};
     if (file_read(path, &text, &e) != 0 ||
         manifest_parse(&got, text.data ? text.data : "", text.len, &e) != 0) {
@@ -253,9 +352,9 @@ static void read_manifest(const struct output *o, const char *name, struct manif
     free(path);
 }
 
-static int remove_manifest(const struct output *o, const char *name, struct err *e)
+static int remove_manifest(const struct output *o, struct err *e)
 {
-    char *path = path_of(o, name, "");
+    char *path = path_of(o, finished_name, "");
     int rc = unlink(path) != 0 && errno != ENOENT ? fail(e, "remove", path) : 0;
     if (!rc)
         rc = file_sync_parent(path, e);
@@ -280,7 +379,7 @@ static void remove_old(void *ctx, const char *name)
     free(path);
 }
 
-/* Everything written so far is on the disk. */
+/* Everything written is on the disk. */
 static int sync_all(struct output *o, struct err *e)
 {
     if (sys_fsync(o->fd) != 0 || syncfs(o->fd) != 0)
@@ -296,7 +395,7 @@ static int sync_all(struct output *o, struct err *e)
     return manifest_add(&o->files, results_name, digest, e);
 }
 
-static int write_manifest(const struct output *o, bool finished, struct err *e)
+static int write_manifest(const struct output *o, struct err *e)
 {
     struct buf text;
     buf_init(&text, MANIFEST_MAX);
@@ -307,7 +406,7 @@ static int write_manifest(const struct output *o, bool finished, struct err *e)
         free(inside);
     }
     if (!rc) {
-        char *path = path_of(o, finished ? finished_name : early_name, "");
+        char *path = path_of(o, finished_name, "");
         rc = file_write_atomic(path, text.data, text.len, e);
         free(path);
     }
@@ -315,24 +414,21 @@ static int write_manifest(const struct output *o, bool finished, struct err *e)
     return rc;
 }
 
-int output_publish(struct output *o, bool finished, struct err *e)
+int output_publish(struct output *o, struct err *e)
 {
-    int rc = sync_all(o, e);
+    int rc = output_cut(o, e);
+    if (!rc)
+        rc = sync_all(o, e);
     if (rc)
         return rc;
-    if (!finished && exists(o, finished_name))
-        return 1;
     struct manifest old = {0};
-    read_manifest(o, finished_name, &old);
-    read_manifest(o, early_name, &old);
-    rc = remove_manifest(o, finished_name, e);
-    if (!rc)
-        rc = remove_manifest(o, early_name, e);
+    read_manifest(o, &old);
+    rc = remove_manifest(o, e);
     for (size_t i = 0; i < o->files.n && !rc; i++)
         rc = rename_one(o, o->files.entries[i].name, e);
     if (!rc) {
         manifest_missing(&old, &o->files, remove_old, o);
-        rc = write_manifest(o, finished, e);
+        rc = write_manifest(o, e);
     }
     manifest_release(&old);
     return rc;

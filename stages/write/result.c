@@ -152,24 +152,33 @@ static json_t *digest(const uint8_t sha256[HASH_BYTES])
     return json_string(hex);
 }
 
+static const struct {
+    unsigned bit;
+    const char *name, *parts_name;
+} flag_names[] = {
+    {ANSWER_TRUNCATED, "truncated", "parts_truncated"},
+    {ANSWER_EMPTY, "empty", "parts_empty"},
+    {ANSWER_REPETITIVE, "repetitive", "parts_repetitive"},
+    {ANSWER_THINKING, "thinking_dropped", "parts_thinking_dropped"},
+};
+
+unsigned result_flag(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(flag_names); i++)
+        if (strcmp(name, flag_names[i].name) == 0)
+            return flag_names[i].bit;
+    return 0;
+}
+
 static json_t *flag_list(unsigned flags, unsigned parts_flags)
 {
-    static const struct {
-        unsigned bit;
-        const char *name, *parts_name;
-    } names[] = {
-        {ANSWER_TRUNCATED, "truncated", "parts_truncated"},
-        {ANSWER_EMPTY, "empty", "parts_empty"},
-        {ANSWER_REPETITIVE, "repetitive", "parts_repetitive"},
-        {ANSWER_THINKING, "thinking_dropped", "parts_thinking_dropped"},
-    };
     json_t *j = json_array();
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (flags & names[i].bit)
-            json_array_append_new(j, json_string(names[i].name));
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (parts_flags & names[i].bit)
-            json_array_append_new(j, json_string(names[i].parts_name));
+    for (size_t i = 0; i < ARRAY_LEN(flag_names); i++)
+        if (flags & flag_names[i].bit)
+            json_array_append_new(j, json_string(flag_names[i].name));
+    for (size_t i = 0; i < ARRAY_LEN(flag_names); i++)
+        if (parts_flags & flag_names[i].bit)
+            json_array_append_new(j, json_string(flag_names[i].parts_name));
     return j;
 }
 
@@ -221,15 +230,6 @@ static json_t *tokens(const struct result *r)
     return json_pack("{sI sI sI sI sI}", "document", (json_int_t)a->document, "fed",
                      (json_int_t)a->fed, "dropped", (json_int_t)a->dropped, "prompt",
                      (json_int_t)a->prompt, "generated", (json_int_t)a->generated);
-}
-
-/* What may differ between two runs of the same job; the last field, so that comparing can cut it off. */
-static json_t *timings(const struct result *r)
-{
-    return json_pack("{sI sI sI sI}", "prefill_ms", (json_int_t)(r->timings.prefill_us / 1000),
-                     "decode_ms", (json_int_t)(r->timings.decode_us / 1000), "wait_ms",
-                     (json_int_t)(r->timings.wait_us / 1000), "reused_tokens",
-                     (json_int_t)r->account.reused);
 }
 
 static json_t *parts(const struct result *r)
@@ -304,8 +304,7 @@ char *result_json(const struct result *r, const struct stage_env *env, struct er
         json_pack("{so ss}", "name", result_text(env->facts->model_name), "digest",
                   env->facts->model_digest));
     set(o, "prompt_digest", json_string(env->facts->prompt_digest));
-    set(o, "timings", timings(r));
-    char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    char *line = json_dumps(o, RESULT_JSON_FLAGS);
     json_decref(o);
     if (!line)
         err_set(e, REACH_JOB, ERR_NOMEM, "no memory for the record of document %lld",

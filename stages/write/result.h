@@ -2,7 +2,7 @@
  *
  * What:   everything known about a finished document in; a JSON object out. docs/output.md has the
  *         fields. Pure but for memory.
- * Rules:  1. The same document and answers give the same bytes, but for the last field, timings.
+ * Rules:  1. The same document and answers give the same bytes.
  *         2. A document without an answer in words has failed: code empty-answer.
  */
 #ifndef QUIRE_WRITE_RESULT_H
@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #define RESULT_SCHEMA "quire.result/1"
+#define RESULT_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(6))
 
 /* A document at its end. */
 struct result {
@@ -41,6 +42,9 @@ char *result_json(const struct result *r, const struct stage_env *env,
 
 /* A JSON string of s; bytes that are not UTF-8 (they occur in names of files) become U+FFFD. NULL gives null. */
 json_t *result_text(const char *s);
+
+/* The answer flag with this name, or 0. */
+unsigned result_flag(const char *name);
 
 /* The status's word: ok, partial, failed. */
 const char *result_status_name(enum doc_status s);

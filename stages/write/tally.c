@@ -34,8 +34,9 @@ static void add_code(struct tally *t, const char *code)
     t->codes[i].n++;
 }
 
-static void add_slow(struct tally *t, const struct doc *d, int64_t us)
+static void add_slow(struct tally *t, const struct tally_doc *d)
 {
+    int64_t us = d->compute_us;
     int at = t->n_slowest;
     while (at > 0 && t->slowest[at - 1].compute_us < us)
         at--;
@@ -45,25 +46,24 @@ static void add_slow(struct tally *t, const struct doc *d, int64_t us)
         free(t->slowest[--t->n_slowest].name);
     memmove(&t->slowest[at + 1], &t->slowest[at],
             (size_t)(t->n_slowest - at) * sizeof(t->slowest[0]));
-    t->slowest[at] =
-        (struct tally_slow){.ordinal = d->ordinal, .compute_us = us, .name = doc_name(d)};
+    t->slowest[at] = (struct tally_slow){
+        .ordinal = d->ordinal, .compute_us = us, .name = mem_strdup(d->name)};
     t->n_slowest++;
 }
 
-void tally_add(struct tally *t, const struct doc *d, enum doc_status status, const char *code,
-               const char *message, unsigned flags, int64_t compute_us)
+void tally_add(struct tally *t, const struct tally_doc *d)
 {
     static const unsigned counted[] = {ANSWER_TRUNCATED, ANSWER_REPETITIVE, ANSWER_THINKING};
-    t->by_status[status]++;
+    t->by_status[d->status]++;
     for (size_t i = 0; i < ARRAY_LEN(counted); i++)
-        t->flagged[i] += (flags & counted[i]) != 0;
-    add_slow(t, d, compute_us);
-    if (status != DOC_FAILED)
+        t->flagged[i] += (d->flags & counted[i]) != 0;
+    add_slow(t, d);
+    if (d->status != DOC_FAILED)
         return;
-    add_code(t, code);
+    add_code(t, d->code);
     if (t->n_failures < TALLY_FAILURES)
         t->failures[t->n_failures++] = (struct tally_failure){
-            d->ordinal, doc_name(d), mem_strdup(code), mem_strdup(message)};
+            d->ordinal, mem_strdup(d->name), mem_strdup(d->code), mem_strdup(d->message)};
 }
 
 void tally_log(const struct tally *t)

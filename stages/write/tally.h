@@ -32,9 +32,16 @@ struct tally {
 
 void tally_release(struct tally *t);
 
-/* Count a document that ended well or with losses; code NULL. Or one that failed. */
-void tally_add(struct tally *t, const struct doc *d, enum doc_status status, const char *code,
-               const char *message, unsigned flags, int64_t compute_us);
+/* Count a document. Strings are copied. */
+struct tally_doc {
+    int64_t ordinal;
+    const char *name;
+    enum doc_status status;
+    const char *code, *message; /* DOC_FAILED */
+    unsigned flags;
+    int64_t compute_us; /* in this run */
+};
+void tally_add(struct tally *t, const struct tally_doc *d);
 
 /* One warning line per failure, up to TALLY_FAILURES, and how many more there are. */
 void tally_log(const struct tally *t);

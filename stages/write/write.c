@@ -1,5 +1,8 @@
 /* The write stage: answers in any order in, one record per document in input order out.
  *
+ * A document whose record an earlier run has written comes as such; its record is taken from the ledger, and gets this
+ * run's number. What is on the disk is told to the ledger, never before.
+ *
  *     next ->  [ordinal 7: 1 of 2 answers] [8: failed] [9: complete] [10: -] ...
  *
  * A ring of places, one per document in flight. A place is settled when the document as a whole failed, or
@@ -9,13 +12,13 @@
  */
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
+#include "stages/ledger/ledger.h"
 #include "stages/stage.h"
 #include "stages/stats.h"
-#include "stages/write/markdown.h"
 #include "stages/write/output.h"
 #include "stages/write/result.h"
+#include "stages/write/result_line.h"
 #include "stages/write/tally.h"
-#include "stages/write/write_opts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,12 +30,20 @@ struct place {
     struct rec *failed; /* the document as a whole */
 };
 
+/* A record that is written, but perhaps not on the disk yet. */
+struct written {
+    struct ledger_doc doc;
+    char *line; /* heap; NULL for one that was kept */
+};
+
 struct write_state {
     struct place *ring; /* [cap], place of ordinal i at i % cap */
     size_t cap;
-    int64_t next; /* first ordinal that has no record yet */
-    int64_t last; /* highest ordinal seen */
-    bool markdown;
+    int64_t next;            /* first ordinal that has no record yet */
+    int64_t last;            /* highest ordinal seen */
+    struct written *written; /* [n_written] that the ledger does not know of */
+    size_t n_written, written_cap;
+    struct buf line; /* of a kept record */
 };
 
 static bool settled(const struct place *p)
@@ -109,7 +120,7 @@ static int accept(struct write_state *w, struct rec *r, struct err *e)
         rec_free(r);
         return 0;
     }
-    bool failed = r->fail.code || r->doc->status == DOC_FAILED;
+    bool failed = rec_passes(r);
     bool of_question = r->kind >= REC_REQUEST && r->info;
     if (failed && !of_question) {
         place_clear(p);
@@ -127,29 +138,58 @@ static int accept(struct write_state *w, struct rec *r, struct err *e)
 
 /* ---- writing records ---- */
 
-static int write_markdown(const struct result *r, const struct stage_env *env, struct err *e)
+static void count(const struct stage_env *env, const struct tally_doc *d, bool kept)
 {
-    char name[128];
-    struct buf page;
-    buf_init(&page, (size_t)1 << 30);
-    markdown_name(r->doc, name, sizeof(name));
-    int rc = markdown_page(r, env, &page, e);
-    if (!rc)
-        rc = output_file(env->output, name, page.data, page.len, e);
-    buf_release(&page);
-    return rc;
-}
-
-static void count(const struct result *r, const struct stage_env *env)
-{
-    bool failed = r->status == DOC_FAILED;
+    bool failed = d->status == DOC_FAILED;
     atomic_fetch_add(&env->stats->docs_done, 1);
     if (failed)
         atomic_fetch_add(&env->stats->docs_failed, 1);
-    tally_add(env->tally, r->doc, r->status, r->code, r->message, r->flags,
-              r->timings.prefill_us + r->timings.decode_us);
+    if (kept)
+        atomic_fetch_add(&env->stats->docs_kept, 1);
+    tally_add(env->tally, d);
     if (failed && log_get_level() >= LOG_DEBUG)
-        log_debug("write", "document %" PRId64 " failed: %s", r->doc->ordinal, r->message);
+        log_debug("write", "document %" PRId64 " failed: %s", d->ordinal, d->message);
+}
+
+/* Tell the ledger of the records that are on the disk. */
+static int tell_ledger(struct stage *s, struct err *e)
+{
+    struct write_state *w = s->state;
+    int rc = 0;
+    if (!output_is_synced(s->env->output))
+        return 0;
+    for (size_t i = 0; i < w->n_written; i++) {
+        struct written *x = &w->written[i];
+        if (!rc)
+            rc =
+                ledger_done(s->env->ledger, &x->doc, x->line, x->line ? strlen(x->line) : 0, e);
+        free(x->line);
+    }
+    w->n_written = 0;
+    return rc;
+}
+
+/* The record is in the file. Takes line, which is NULL when the ledger has it. */
+static int note_written(struct stage *s, const struct ledger_doc *doc, char *line,
+                        struct err *e)
+{
+    struct write_state *w = s->state;
+    if (!s->env->ledger) {
+        free(line);
+        return 0;
+    }
+    if (w->n_written == w->written_cap) {
+        size_t cap = w->written_cap ? w->written_cap * 2 : 64;
+        struct written *more = mem_resize(w->written, cap * sizeof(*more));
+        if (!more) {
+            free(line);
+            return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for %zu records", cap);
+        }
+        w->written = more;
+        w->written_cap = cap;
+    }
+    w->written[w->n_written++] = (struct written){*doc, line};
+    return tell_ledger(s, e);
 }
 
 static struct rec *failure_of(const struct place *p)
@@ -160,9 +200,19 @@ static struct rec *failure_of(const struct place *p)
     return p->failed;
 }
 
-static int write_place(struct stage *s, struct place *p, struct err *e)
+static struct ledger_doc ledger_doc_of(const struct doc *d)
 {
-    struct write_state *w = s->state;
+    struct ledger_doc x = {.row = d->origin.row,
+                           .source = d->origin.source,
+                           .occurrence = d->origin.occurrence,
+                           .ordinal = d->ordinal};
+    memcpy(x.id, d->id, sizeof(x.id));
+    return x;
+}
+
+/* A record that is new. */
+static int write_new(struct stage *s, const struct place *p, struct err *e)
+{
     struct rec *failed = failure_of(p), *any = failed ? failed : p->finals[0];
     struct result r = {.doc = any->doc,
                        .finals = p->finals,
@@ -173,13 +223,73 @@ static int write_place(struct stage *s, struct place *p, struct err *e)
     if (!line)
         return -(int)e->code;
     int rc = output_line(s->env->output, line, strlen(line), e);
+    if (rc) {
+        free(line);
+        return rc;
+    }
+    char *name = doc_name(r.doc);
+    struct tally_doc t = {r.doc->ordinal,
+                          name,
+                          r.status,
+                          r.code,
+                          r.message,
+                          r.flags,
+                          r.timings.prefill_us + r.timings.decode_us};
+    count(s->env, &t, false);
+    free(name);
+    struct ledger_doc d = ledger_doc_of(r.doc);
+    d.status = (int)r.status;
+    d.flags = r.flags;
+    d.prefill_us = r.timings.prefill_us;
+    d.decode_us = r.timings.decode_us;
+    d.wait_us = r.timings.wait_us;
+    d.reused_tokens = r.account.reused;
+    memcpy(d.code, r.code, sizeof(d.code));
+    memcpy(d.message, r.message, sizeof(d.message));
+    return note_written(s, &d, line, e);
+}
+
+/* A record that an earlier run has written, with the number and the place that its document has now. */
+static int write_kept(struct stage *s, const struct doc *doc, struct err *e)
+{
+    struct write_state *w = s->state;
+    struct ledger *ledger = s->env->ledger;
+    struct ledger_doc known;
+    struct result_line l = {0};
+    int rc = ledger_get(ledger, doc->origin.row, &known, &w->line, e);
+    if (!rc)
+        rc = result_line_parse(&l, w->line.data, w->line.len, e);
+    char *line =
+        rc ? NULL : result_line_print(&l, doc->ordinal, doc->source ? doc->source : l.source);
+    if (!rc && !line)
+        rc = err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a record of %zu bytes",
+                     w->line.len);
+    if (!rc)
+        rc = output_line(s->env->output, line, strlen(line), e);
+    if (!rc) {
+        char *name = result_line_name(&l);
+        struct tally_doc t = {doc->ordinal,          name, l.status, l.code, l.message,
+                              result_line_flags(&l), 0};
+        count(s->env, &t, true);
+        free(name);
+        struct ledger_doc d = ledger_doc_of(doc);
+        memcpy(d.id, known.id, sizeof(d.id));
+        rc = note_written(s, &d, NULL, e);
+    }
     free(line);
-    if (!rc && w->markdown && r.status != DOC_FAILED)
-        rc = write_markdown(&r, s->env, e);
+    result_line_release(&l);
+    if (rc)
+        e->reach = REACH_JOB;
+    return rc;
+}
+
+static int write_place(struct stage *s, struct place *p, struct err *e)
+{
+    struct doc *doc = p->failed ? p->failed->doc : p->finals[0]->doc;
+    int rc = doc->origin.row ? write_kept(s, doc, e) : write_new(s, p, e);
     if (rc)
         return rc;
-    count(&r, s->env);
-    struct rec *done = rec_new(REC_DOC, r.doc);
+    struct rec *done = rec_new(REC_DOC, doc);
     place_clear(p);
     return stage_emit(s, done);
 }
@@ -205,8 +315,7 @@ static int write_open(struct stage *s, struct err *e)
     (void)e;
     struct write_state *w = mem_need(sizeof(*w));
     w->last = -1;
-    for (size_t i = 0; i < s->env->write->formats.n; i++)
-        w->markdown |= strcmp(s->env->write->formats.items[i], "markdown") == 0;
+    buf_init(&w->line, LINE_MAX_BYTES);
     s->state = w;
     return 0;
 }
@@ -230,7 +339,9 @@ static int write_finish(struct stage *s, struct err *e)
         else
             place_clear(p);
     }
-    return rc;
+    if (!rc)
+        rc = output_sync(s->env->output, e);
+    return rc ? rc : tell_ledger(s, e);
 }
 
 static void write_close(struct stage *s)
@@ -240,6 +351,10 @@ static void write_close(struct stage *s)
         return;
     for (size_t i = 0; i < w->cap; i++)
         place_clear(&w->ring[i]);
+    for (size_t i = 0; i < w->n_written; i++)
+        free(w->written[i].line);
+    free(w->written);
+    buf_release(&w->line);
     free(w->ring);
     free(w);
     s->state = NULL;

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n_docs = 0;
     bytes = 0;
     struct reader r = {.cfg = &cfg, .emit = take};
-    struct walk_file f = {path, "archive", size, NULL};
+    struct walk_file f = {.path = path, .name = "archive", .size = size};
     fuzz_check(reader_file(&r, &f, open(path, O_RDONLY), NULL) == 0);
     spool_release(&r.spool);
     fuzz_check(r.entries <= ENTRIES + 1);

@@ -1,7 +1,6 @@
 """What the tests of the KV store share: jobs over made-up documents, runs of the program, what came of them.
 
-A Rig owns a temporary folder. Its runs are compared by the bytes of results.jsonl without `timings`, the one field
-that differs from run to run (docs/output.md).
+A Rig owns a temporary folder. Its runs are compared by the bytes of results.jsonl.
 """
 import contextlib
 import json
@@ -70,22 +69,15 @@ class Counters(dict):
 
 
 class Run:
-    """One ended run: code, log, seconds, records (bytes without timings), report (run.json), timings."""
+    """One ended run: code, log, seconds, records (the bytes of results.jsonl), report (run.json)."""
 
     def __init__(self, out, code, log, seconds):
         self.out, self.code, self.log, self.seconds = out, code, log, seconds
-        self.records, self.timings, self.report = b'', [], {}
-        for name in ('results.jsonl', 'run.json'):
-            path = out / name
-            if not path.is_file():
-                continue
-            if name == 'run.json':
-                self.report = json.loads(path.read_bytes())
-                continue
-            for line in path.read_bytes().splitlines():
-                record = json.loads(line)
-                self.timings.append(record.pop('timings'))
-                self.records += json.dumps(record).encode() + b'\n'
+        self.records, self.report = b'', {}
+        if (out / 'run.json').is_file():
+            self.report = json.loads((out / 'run.json').read_bytes())
+        if (out / 'results.jsonl').is_file():
+            self.records = (out / 'results.jsonl').read_bytes()
         self.kv = Counters(self.report.get('kv', {}))
         self.prefilled = Counters(self.report.get('tokens', {}))['prefilled']
         self.told = self.kv or log[-2000:]      # for a check that fails
@@ -208,7 +200,7 @@ class Checks:
         if run.records != want.records:
             bad = [i for i, (a, b) in enumerate(zip(run.records.splitlines(), want.records.splitlines())) if a != b]
             first = bad[0] if bad else -1
-            return self.that(what, False, f'records {bad[:10]} differ (of {len(run.timings)}, {len(want.timings)})\n  '
+            return self.that(what, False, f'records {bad[:10]} differ (of {len(run.records.splitlines())}, {len(want.records.splitlines())})\n  '
                              f'{run.records.splitlines()[first] if bad else ""}\n  {want.records.splitlines()[first] if bad else ""}\n'
                              f'{run.log[-1500:]}')
         return self.that(what, want.records)

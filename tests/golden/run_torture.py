@@ -138,7 +138,6 @@ class Torture:
                 record = json.loads(line)
             except ValueError:
                 return {-1: {'status': 'no JSON', 'line': line}}, {}
-            record.pop('timings', None)
             records[record['ordinal']] = record
         for page in sorted(out.glob('summaries/*')):
             pages[page.name] = page.read_text()
