@@ -283,6 +283,8 @@ static int send_file(struct isolate *x, struct pending *p, size_t sent, struct e
         rc = wire_put_request(&b, &q, e);
     if (!rc && (sent == 0 || sent + b.len <= SENT_BYTES)) {
         le32_put(b.data, (uint32_t)(b.len - sizeof(size)));
+        if (p->fd >= 0)
+            lseek(p->fd, 0, SEEK_SET); /* an earlier reader shared its position */
         send_bytes(x->fd, (const uint8_t *)b.data, b.len, p->fd);
         p->sent = b.len;
     }

@@ -83,7 +83,7 @@ static int send_doc(void *to, struct doc *d)
 {
     struct worker *w = to;
     struct err e = {0};
-    if (d->fail.code == ERR_NOMEM) {
+    if (d->fail.code == ERR_NOMEM && !strstr(d->fail.msg, "ingest.memory")) {
         err_wrap(&d->fail, "needs more memory than ingest.memory allows");
         d->fail.msg[utf8_valid_prefix(d->fail.msg, strlen(d->fail.msg))] = '\0';
     }
