@@ -4,6 +4,7 @@
 #include "pipeline/setup.h"
 #include "stages/base/file.h"
 #include "stages/base/mem.h"
+#include "stages/ingest/jail.h"
 #include "stages/ingest/walk.h"
 #include "stages/kv/disk_look.h"
 #include "stages/write/output.h"
@@ -97,6 +98,20 @@ static enum verdict check_memory(const struct patient *p, char *text, size_t cap
         return say(a, DOCTOR_WARN, "/proc/meminfo does not say how much is free");
     return say(a, bytes < LOW_MEMORY ? DOCTOR_WARN : DOCTOR_OK, "%s (%s)", gib(bytes, size),
                grouped ? m->group_name : "free");
+}
+
+static enum verdict check_isolation(const struct patient *p, char *text, size_t cap)
+{
+    struct line a = {text, cap};
+    int choice = p->job ? p->job->ingest.isolation : ISOLATION_AUTO;
+    if (choice == ISOLATION_NO)
+        return say(a, DOCTOR_WARN,
+                   "documents are read in the process of the run (ingest.isolation: no)");
+    if (jail_can_filter())
+        return say(a, DOCTOR_OK, "documents are read apart, system calls are filtered");
+    return say(
+        a, choice == ISOLATION_YES ? DOCTOR_FAIL : DOCTOR_WARN,
+        "documents are read apart, but this kernel does not filter system calls (seccomp)");
 }
 
 /* ---- a job ---- */
@@ -261,9 +276,14 @@ static enum verdict check_kv(const struct patient *p, char *text, size_t cap)
 }
 
 const struct doctor_check doctor_checks[] = {
-    {"kernels", false, check_kernels}, {"rounding", false, check_rounding},
-    {"threads", false, check_threads}, {"memory", false, check_memory},
-    {"model", true, check_model},      {"input", true, check_input},
-    {"output", true, check_output},    {"kv", true, check_kv},
+    {"kernels", false, check_kernels},
+    {"rounding", false, check_rounding},
+    {"threads", false, check_threads},
+    {"memory", false, check_memory},
+    {"isolation", false, check_isolation},
+    {"model", true, check_model},
+    {"input", true, check_input},
+    {"output", true, check_output},
+    {"kv", true, check_kv},
 };
 const size_t n_doctor_checks = ARRAY_LEN(doctor_checks);

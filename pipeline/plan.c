@@ -2,6 +2,7 @@
 
 #include "stages/kv/store.h"
 
+#include "stages/ingest/keeper.h"
 #include "stages/ingest/text_out.h"
 
 #include <inttypes.h>
@@ -14,10 +15,11 @@ enum {
     MOST_BATCH = 256,      /* the range of decode.batch */
     BASE_BYTES = 24 << 20, /* program, libraries, stacks of the threads, small tables */
     VOCAB_BYTES = 128,     /* per token: text, hash and merge tables */
-    DOCUMENTS =
-        4, /* of ingest.max_document: two copies while text is made, one cut, one answered */
-    TABLES = 3,           /* of blocks: made, cut, answered */
-    TREE_BYTES = 8 << 20, /* a segment of Markdown, or the buffers of an archive */
+    DOCUMENTS = 3,         /* of ingest.max_document: one that came, one cut, one answered */
+    MAKING = 1,            /* copy more while its text is made in this process */
+    TABLES = 3,            /* of blocks: made, cut, answered */
+    READERS = 12 << 20,    /* keeper and reader, beside what reading takes */
+    TREE_BYTES = 8 << 20,  /* a segment of Markdown, or the buffers of an archive */
     TEAMS = 2,
     THREAD_BYTES = 64 << 10, /* stack that a thread of the team touches, and its descriptor */
 };
@@ -108,6 +110,22 @@ static void find_most(struct plan *p, int trained, uint64_t per_sequence)
     p->most_batch = batch > MOST_BATCH ? MOST_BATCH : (int)batch;
 }
 
+/* Documents here, and the process that reads them. */
+static void add_documents(struct plan *p, const struct ingest_config *cfg, uint64_t table)
+{
+    bool apart = cfg->isolation != ISOLATION_NO;
+    int copies = DOCUMENTS + (apart ? 0 : MAKING);
+    uint64_t tree = apart ? 0 : TREE_BYTES;
+    add(p, PLAN_RUN, "documents", (uint64_t)copies * cfg->max_document,
+        "%d x ingest.max_document: %scame, cut, answered", copies, apart ? "" : "made text, ");
+    add(p, PLAN_RUN, "blocks", TABLES * table + tree, "%d tables of %.1f MiB%s", TABLES,
+        (double)table / (1 << 20), apart ? "" : ", and what it takes to make them");
+    if (apart)
+        add(p, PLAN_RUN, "reader", keeper_memory(cfg) + READERS,
+            "%s for what is read, %d MiB for its process and the one that starts it",
+            cfg->memory ? "ingest.memory" : "at most (ingest.memory)", READERS >> 20);
+}
+
 int plan_make(struct plan *p, const struct job *j, const struct model *m,
               const struct machine *k, struct err *e)
 {
@@ -157,11 +175,7 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     add(p, PLAN_RUN, "queues", j->limits.queue_bytes > one ? j->limits.queue_bytes : one, "%s",
         j->limits.queue_bytes > one ? "limits.queue_bytes"
                                     : "one document, which is let through");
-    add(p, PLAN_RUN, "documents", DOCUMENTS * j->ingest.max_document,
-        "%d x ingest.max_document: read, made text, cut, answered", DOCUMENTS);
-    add(p, PLAN_RUN, "blocks", TABLES * table + TREE_BYTES,
-        "%d tables of %.1f MiB, and %d MiB to make them", TABLES, (double)table / (1 << 20),
-        TREE_BYTES >> 20);
+    add_documents(p, &j->ingest, table);
     add(p, PLAN_RUN, "threads", TEAMS * (uint64_t)p->threads * THREAD_BYTES,
         "%d teams (load, compute) of %d threads x %d KiB", TEAMS, p->threads,
         THREAD_BYTES >> 10);
@@ -188,7 +202,7 @@ int plan_fits(const struct plan *p, struct err *e)
                      sizeof(rest));
     return err_set(e, REACH_JOB, ERR_CONFIG,
                    "the plan needs %s, but %s allows %s, and %s of it is not KV pages: lower "
-                   "ingest.max_document, "
+                   "ingest.memory, ingest.max_document, "
                    "limits.queue_bytes or prefill.batch, or take a smaller model",
                    need, p->limit_name, have, rest);
 }

@@ -65,6 +65,7 @@ static json_t *memory(const struct report *r)
     set(o, "plan", plan);
     set(o, "limit", p->limit == UINT64_MAX ? json_null() : json_integer((json_int_t)p->limit));
     set_count(o, "peak_rss", (int64_t)r->peak_rss);
+    set_count(o, "reader_peak_rss", (int64_t)r->reader_peak);
     return o;
 }
 

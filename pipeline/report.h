@@ -22,7 +22,8 @@ struct report {
     int64_t run;            /* number of this run of the job, from 1 */
     time_t started, ended;
     double seconds;
-    uint64_t peak_rss;
+    uint64_t peak_rss;    /* of this process */
+    uint64_t reader_peak; /* of the largest that read documents; 0 without one */
 };
 
 /* The JSON text, indented; heap. NULL with e set. */

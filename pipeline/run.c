@@ -299,6 +299,8 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         report.peak_rss = (uint64_t)usage.ru_maxrss * 1024;
+    if (run->keeper && !run->stuck)
+        report.reader_peak = keeper_peak(run->keeper);
     if (run->stuck)
         report.pages =
             (struct page_stats){.total = run->setup.plan.n_pages,
@@ -316,7 +318,8 @@ static int write_report(struct run *run, const struct err *why, struct err *e)
     if (!rc)
         rc = output_file(run->output, "job.resolved.yaml", run->resolved.data,
                          run->resolved.len, e);
-    log_info("run", "peak memory %.1f MiB, %.1f s", (double)report.peak_rss / (1 << 20),
+    log_info("run", "peak memory %.1f MiB, and %.1f MiB to read documents; %.1f s",
+             (double)report.peak_rss / (1 << 20), (double)report.reader_peak / (1 << 20),
              report.seconds);
     log_kv(&run->stats, run->setup.disk != NULL);
     free(text);

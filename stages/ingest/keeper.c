@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,20 +28,26 @@ struct keeper {
     pid_t pid;
     int fd; /* control */
     struct board *board;
+    uint64_t peak;
 };
 
 /* ---- control messages ---- */
 
 enum order { ORDER_START = 1, ORDER_END = 2 };
 
-/* One integer, and a descriptor unless fd < 0. */
-static bool send_one(int to, int value, int fd)
+/* Two integers, and a descriptor unless fd < 0. */
+struct note {
+    int value;
+    long peak_kib;
+};
+
+static bool send_one(int to, struct note note, int fd)
 {
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec iov = {&value, sizeof(value)};
+    struct iovec iov = {&note, sizeof(note)};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     if (fd >= 0) {
         m.msg_control = &control;
@@ -54,16 +61,16 @@ static bool send_one(int to, int value, int fd)
     do
         n = sendmsg(to, &m, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof(value);
+    return n == (ssize_t)sizeof(note);
 }
 
-static bool receive_one(int from, int *value, int *fd)
+static bool receive_one(int from, struct note *note, int *fd)
 {
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec iov = {value, sizeof(*value)};
+    struct iovec iov = {note, sizeof(*note)};
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = &control,
@@ -76,7 +83,7 @@ static bool receive_one(int from, int *value, int *fd)
     struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
         memcpy(fd, CMSG_DATA(c), sizeof(int));
-    return n == (ssize_t)sizeof(*value);
+    return n == (ssize_t)sizeof(*note);
 }
 
 /* ---- the keeper's own process ---- */
@@ -112,7 +119,7 @@ static pid_t start_reader(struct home *h)
     int ends[2];
     pid_t self = getpid(), pid = -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        send_one(h->fd, errno, -1);
+        send_one(h->fd, (struct note){errno, 0}, -1);
         return -1;
     }
     pid = fork();
@@ -120,20 +127,21 @@ static pid_t start_reader(struct home *h)
         _exit(be_reader(h, ends[1], self));
     int why = pid < 0 ? errno : 0;
     close(ends[1]);
-    send_one(h->fd, why, pid < 0 ? -1 : ends[0]);
+    send_one(h->fd, (struct note){why, 0}, pid < 0 ? -1 : ends[0]);
     close(ends[0]);
     return pid;
 }
 
-static int end_reader(pid_t pid)
+static struct note end_reader(pid_t pid)
 {
+    struct rusage used = {0};
     int status = 0;
     if (pid <= 0)
-        return status;
+        return (struct note){0};
     kill(pid, SIGKILL); /* one that has ended keeps the status it ended with */
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (wait4(pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
-    return status;
+    return (struct note){status, used.ru_maxrss};
 }
 
 static void keep_house(struct home *h, pid_t parent)
@@ -142,7 +150,8 @@ static void keep_house(struct home *h, pid_t parent)
     struct err e = {0};
     struct libraries l;
     pid_t reader = -1;
-    int order, none;
+    struct note order;
+    int none;
     setpgid(0, 0);
     prctl(PR_SET_NAME, "quire-keeper", 0, 0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -156,7 +165,7 @@ static void keep_house(struct home *h, pid_t parent)
     spool_fill(&h->spool, h->cfg->max_depth + 2);
     libraries_load();
     while (receive_one(h->fd, &order, &none)) {
-        if (order == ORDER_START) {
+        if (order.value == ORDER_START) {
             reader = start_reader(h);
         } else {
             send_one(h->fd, end_reader(reader), -1);
@@ -201,7 +210,7 @@ int keeper_open(struct keeper **out, const struct ingest_config *cfg, read_file_
                        strerror(why));
     }
     struct keeper *k = mem_need(sizeof(*k));
-    *k = (struct keeper){pid, ends[0], board};
+    *k = (struct keeper){pid, ends[0], board, 0};
     *out = k;
     return 0;
 }
@@ -225,20 +234,34 @@ static int gone(struct err *e)
 
 int keeper_start(struct keeper *k, struct err *e)
 {
-    int why, fd;
+    struct note answer;
+    int fd;
     board_clear(k->board);
-    if (!send_one(k->fd, ORDER_START, -1) || !receive_one(k->fd, &why, &fd))
+    if (!send_one(k->fd, (struct note){ORDER_START, 0}, -1) ||
+        !receive_one(k->fd, &answer, &fd))
         return gone(e);
     if (fd < 0)
         return err_set(e, REACH_JOB, ERR_NOMEM, "cannot start a process to read documents: %s",
-                       strerror(why));
+                       strerror(answer.value));
     return fd;
 }
 
 int keeper_end(struct keeper *k, int *status, struct err *e)
 {
+    struct note answer;
     int none;
-    return send_one(k->fd, ORDER_END, -1) && receive_one(k->fd, status, &none) ? 0 : gone(e);
+    if (!send_one(k->fd, (struct note){ORDER_END, 0}, -1) ||
+        !receive_one(k->fd, &answer, &none))
+        return gone(e);
+    *status = answer.value;
+    uint64_t peak = (uint64_t)answer.peak_kib * 1024;
+    k->peak = peak > k->peak ? peak : k->peak;
+    return 0;
+}
+
+uint64_t keeper_peak(const struct keeper *k)
+{
+    return k->peak;
 }
 
 struct board *keeper_board(struct keeper *k)

@@ -29,6 +29,9 @@ int keeper_start(struct keeper *k, struct err *e) MUST_CHECK;
 /* Ends it, if it has not ended; *status as of waitpid(2). */
 int keeper_end(struct keeper *k, int *status, struct err *e) MUST_CHECK;
 
+/* Most memory that a reader which was ended had resident, in bytes. */
+uint64_t keeper_peak(const struct keeper *k);
+
 /* Where the reader is, or was. */
 struct board *keeper_board(struct keeper *k);
 

@@ -1,5 +1,6 @@
 /* The plan of a job: which limit applies, how many pages, what would fit; and what the machine says. */
 #include "pipeline/plan.h"
+#include "stages/ingest/keeper.h"
 
 #include "stages/base/file.h"
 
@@ -134,6 +135,7 @@ static void what_it_says_would_fit_does_fit(void **state)
     struct err e = {0};
     struct fixture f =
         open_null("decode: {batch: 4}\nkv: {memory: 64MiB}\nlimits: {memory: 160MiB}\n");
+    f.job.ingest.isolation = ISOLATION_NO;
     assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
     assert_int_equal(plan_fits(&p, &e), -ERR_CONFIG);
     assert_true(p.most_context > 0 && p.most_batch > 0);
@@ -146,6 +148,21 @@ static void what_it_says_would_fit_does_fit(void **state)
     f.job.decode.batch = p.most_batch;
     assert_int_equal(plan_make(&again, &f.job, f.model, &f.machine, &e), 0);
     assert_int_equal(plan_fits(&again, &e), 0);
+    close_fixture(&f);
+}
+
+static void what_reading_may_take_is_planned(void **state)
+{
+    (void)state;
+    struct plan p, apart;
+    struct err e = {0};
+    struct fixture f = open_null("");
+    assert_int_equal(plan_make(&apart, &f.job, f.model, &f.machine, &e), 0);
+    f.job.ingest.memory = 64 << 20;
+    assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
+    assert_int_equal(apart.total - p.total, keeper_memory(&(struct ingest_config){
+                                                .max_document = f.job.ingest.max_document}) -
+                                                (64 << 20));
     close_fixture(&f);
 }
 
@@ -232,6 +249,7 @@ int main(void)
         cmocka_unit_test(kv_memory_sets_the_pool_and_must_hold_one_sequence),
         cmocka_unit_test(a_default_pool_takes_at_most_half_of_the_limit),
         cmocka_unit_test(what_it_says_would_fit_does_fit),
+        cmocka_unit_test(what_reading_may_take_is_planned),
         cmocka_unit_test(refuses_a_context_over_training),
         cmocka_unit_test_setup_teardown(reads_the_limits_of_all_groups_above_it, make_root,
                                         drop_root),
