@@ -9,7 +9,7 @@
  *            matrix is split: an output column is one lane and sums over K in order.
  *         3. Kernels allocate nothing; scratch comes from the caller, aligned to 64, sizes from functions here.
  *         4. Pointers are not NULL, counts >= 1, outputs do not overlap inputs unless said.
- *         5. Ops over several rows share them out over the threads of OpenMP's current setting.
+ *         5. Ops share their work out over the team of the calling thread (team.h); without one they compute alone.
  * Domain: finite inputs. kern_prepare and kv_store report rows that are not finite in bad[row] (set to 1,
  *         never cleared); the caller fails that row's document.
  * Thread: a call belongs to one thread at a time; tables are immutable.

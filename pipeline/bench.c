@@ -1,5 +1,6 @@
 #include "pipeline/bench.h"
 
+#include "kernels/team.h"
 #include "pipeline/job_docs.h"
 #include "pipeline/setup.h"
 #include "stages/base/clock.h"
@@ -243,7 +244,9 @@ int bench_run(struct bench *b, const struct bench_options *o, struct err *e)
     double peak_seconds = b->row_seconds < 0.6 ? 0.6 : b->row_seconds;
     if (getloadavg(b->load, 3) < 1)
         b->load[0] = 0;
-    omp_set_num_threads(o->threads); /* the scratch of a model is for this team */
+    omp_set_num_threads(o->threads); /* of the load; the scratch of a model is for as many */
+    b->team = team_new(o->threads);
+    team_use(b->team);
     int rc = setup_kernels(&b->table, o->kernels, e);
     if (rc)
         return rc;
@@ -273,4 +276,5 @@ void bench_release(struct bench *b)
     model_free(b->model);
     free(b->logits);
     free(b->rows);
+    team_free(b->team);
 }

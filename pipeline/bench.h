@@ -68,6 +68,7 @@ struct bench_options {
 struct bench {
     struct bench_options o;
     struct kernels table;
+    struct team *team;
     struct model *model;
     struct model_sizes sizes;
     struct page_pool *pool; /* n_pages */

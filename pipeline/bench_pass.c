@@ -1,10 +1,10 @@
 /* Passes through the model, and its attention alone. */
 #include "pipeline/bench.h"
 
+#include "kernels/team.h"
 #include "stages/base/mem.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,8 +220,8 @@ static int attention_of(struct bench *b, int rows, int len, struct err *e)
     float *kv = mem_aligned((size_t)len * kv_width * 4);
     uint8_t *pages = mem_aligned(n * slice), *bad = mem_alloc((size_t)len);
     void **slices = mem_alloc(n * sizeof(*slices));
-    a.scratch = mem_aligned(
-        kern_attn_scratch(omp_get_max_threads(), h->n_head, h->n_kv_head, h->head_dim));
+    a.scratch =
+        mem_aligned(kern_attn_scratch(team_threads(), h->n_head, h->n_kv_head, h->head_dim));
     int rc = 0;
     if (!q || !kv || !pages || !bad || !slices || !a.scratch) {
         rc = err_set(e, REACH_JOB, ERR_NOMEM, "no memory for attention over %d tokens", len);

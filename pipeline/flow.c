@@ -1,6 +1,7 @@
 #include "pipeline/flow.h"
 
 #include "kernels/kernels.h"
+#include "kernels/team.h"
 #include "pipeline/queue.h"
 #include "stages/base/clock.h"
 #include "stages/base/log.h"
@@ -8,7 +9,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -350,6 +350,18 @@ static int serve(struct worker *w, struct node **at, struct err *e)
     return w->last == f->n_nodes - 1 && !(*at)->finished ? flush_last(*at, e) : 0;
 }
 
+static int gather_team(struct team **team, int threads, struct err *e)
+{
+    *team = team_new(threads);
+    if (!*team)
+        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a team of %d threads", threads);
+    if (team_size(*team) < threads)
+        log_warn("run", "the system refuses more threads: %d compute, %d were to",
+                 team_size(*team), threads);
+    team_use(*team);
+    return 0;
+}
+
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -357,14 +369,16 @@ static void *work(void *arg)
     struct node *at = &f->nodes[w->first];
     struct err e = {0};
     prctl(PR_SET_NAME, at->row->ops->name, 0, 0, 0);
-    if (at->row->compute && f->threads > 0)
-        omp_set_num_threads(f->threads);
+    struct team *team = NULL;
     int rc = 0;
-    if (!kern_float_environment_ok())
+    if (!kern_float_environment_ok()) /* its team inherits it */
         rc = err_set(&e, REACH_JOB, ERR_DEVICE,
                      "this thread does not round to nearest even with denormals");
+    if (!rc && at->row->compute && f->threads > 0)
+        rc = gather_team(&team, f->threads, &e);
     if (!rc)
         rc = serve(w, &at, &e);
+    team_free(team);
     if (rc < 0)
         stage_failed(at, rc, &e);
     if (w->last == f->n_nodes - 1)

@@ -4,8 +4,7 @@
 #include "kernels/cpu/attn_tile.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd_avx2.h"
-
-#include <omp.h>
+#include "kernels/team.h"
 
 enum { TILE_ROWS = 6 };
 
@@ -192,6 +191,21 @@ static void attend(const struct attn_tile *t, float *scratch)
     tile_end(t, &m);
 }
 
+struct attention {
+    const struct attn_plan *plan;
+    float *scratch;
+    size_t own; /* of a thread */
+};
+
+static void attend_tiles(void *arg, int begin, int end, int thread)
+{
+    const struct attention *a = arg;
+    for (int i = begin; i < end; i++) {
+        const struct attn_tile t = tile_at(a->plan, i);
+        attend(&t, a->scratch + (size_t)thread * a->own);
+    }
+}
+
 void attn_avx2(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
                int head_dim, void *scratch)
 {
@@ -200,12 +214,7 @@ void attn_avx2(const struct kern_attn_rows *calls, int n_calls, int n_head, int 
         return;
     }
     struct attn_plan p;
-    int total =
-        attn_plan_make(&p, calls, n_calls, n_head, n_kv_head, head_dim, omp_get_max_threads());
-    size_t own = attn_thread_floats(p.group, head_dim);
-#pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < total; i++) {
-        const struct attn_tile t = tile_at(&p, i);
-        attend(&t, (float *)scratch + (size_t)omp_get_thread_num() * own);
-    }
+    int total = attn_plan_make(&p, calls, n_calls, n_head, n_kv_head, head_dim, team_threads());
+    struct attention a = {&p, scratch, attn_thread_floats(p.group, head_dim)};
+    team_run(total, 1, attend_tiles, &a);
 }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/exp.h"
 #include "kernels/cpu/kv_slice.h"
+#include "kernels/team.h"
 
 /* One row of one head: m is the greatest score so far, l the sum of weights, out the weighted values. */
 struct running {
@@ -53,17 +54,30 @@ static void attend(float *out, const float *q, const void *const *slices, struct
                  0.0f; /* a key that is skipped here and multiplied by 0 elsewhere: no -0 */
 }
 
+struct heads {
+    const struct kern_attn_rows *call;
+    int n_head, group, head_dim;
+};
+
+static void attend_heads(void *arg, int begin, int end, int thread)
+{
+    const struct heads *h = arg;
+    const struct kern_attn_rows *call = h->call;
+    (void)thread;
+    for (int i = begin; i < end; i++) {
+        int row = i / h->n_head, head = i % h->n_head;
+        attend(call->out + (size_t)row * call->ld_out + head * h->head_dim,
+               call->q + (size_t)row * call->ld_q + head * h->head_dim, call->slices,
+               visible_keys(call, row), head / h->group, h->head_dim);
+    }
+}
+
 void attn_ref(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
               int head_dim, void *scratch)
 {
     (void)scratch;
     for (int i = 0; i < n_calls; i++) {
-        const struct kern_attn_rows *call = &calls[i];
-#pragma omp parallel for collapse(2)
-        for (int row = 0; row < call->rows; row++)
-            for (int head = 0; head < n_head; head++)
-                attend(call->out + (size_t)row * call->ld_out + head * head_dim,
-                       call->q + (size_t)row * call->ld_q + head * head_dim, call->slices,
-                       visible_keys(call, row), head / (n_head / n_kv_head), head_dim);
+        struct heads h = {&calls[i], n_head, n_head / n_kv_head, head_dim};
+        team_run(calls[i].rows * n_head, 1, attend_heads, &h);
     }
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gelu.h"
+#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
 /* g / (1 + exp(z)) * u */
@@ -28,16 +29,32 @@ static void gelu_row(float *out, const float *g, const float *u, int n)
     }
 }
 
+static void silu_rows(void *arg, int begin, int end, int thread)
+{
+    const struct row_op *op = arg;
+    (void)thread;
+    for (int row = begin; row < end; row++)
+        silu_row(op->out + (size_t)row * op->ld, op->x + (size_t)row * op->ld,
+                 op->y + (size_t)row * op->ld, op->n);
+}
+
 void silu_mul_avx2(float *out, const float *g, const float *u, size_t ld, int rows, int n)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++)
-        silu_row(out + (size_t)row * ld, g + (size_t)row * ld, u + (size_t)row * ld, n);
+    struct row_op op = {.out = out, .x = g, .y = u, .ld = ld, .n = n};
+    share_rows(rows, n, silu_rows, &op);
+}
+
+static void gelu_rows(void *arg, int begin, int end, int thread)
+{
+    const struct row_op *op = arg;
+    (void)thread;
+    for (int row = begin; row < end; row++)
+        gelu_row(op->out + (size_t)row * op->ld, op->x + (size_t)row * op->ld,
+                 op->y + (size_t)row * op->ld, op->n);
 }
 
 void gelu_mul_avx2(float *out, const float *g, const float *u, size_t ld, int rows, int n)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++)
-        gelu_row(out + (size_t)row * ld, g + (size_t)row * ld, u + (size_t)row * ld, n);
+    struct row_op op = {.out = out, .x = g, .y = u, .ld = ld, .n = n};
+    share_rows(rows, n, gelu_rows, &op);
 }

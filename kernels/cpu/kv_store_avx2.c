@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/kv_slice.h"
+#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
 /* Eight values as halves; true when one of them is not finite. */
@@ -26,17 +27,32 @@ static bool store_head(uint16_t *slice, int j, const float *k, const float *v, i
     return bad;
 }
 
+struct store_op {
+    void *const *slices;
+    int pos, n_kv_head, head_dim;
+    const float *k, *v;
+    size_t ld;
+    uint8_t *bad;
+};
+
+static void store_rows(void *arg, int begin, int end, int thread)
+{
+    const struct store_op *op = arg;
+    (void)thread;
+    for (int row = begin; row < end; row++) {
+        int page = (op->pos + row) / KERN_PAGE_TOKENS, j = (op->pos + row) % KERN_PAGE_TOKENS;
+        for (int head = 0; head < op->n_kv_head; head++) {
+            size_t at = (size_t)row * op->ld + (size_t)head * (size_t)op->head_dim;
+            uint16_t *slice = (uint16_t *)op->slices[page] + page_head_at(head, op->head_dim);
+            if (store_head(slice, j, op->k + at, op->v + at, op->head_dim))
+                op->bad[row] = 1;
+        }
+    }
+}
+
 void kv_store_avx2(void *const *slices, int pos, const float *k, const float *v, size_t ld,
                    int rows, int n_kv_head, int head_dim, uint8_t *bad)
 {
-#pragma omp parallel for if (rows * n_kv_head * head_dim > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++) {
-        int page = (pos + row) / KERN_PAGE_TOKENS, j = (pos + row) % KERN_PAGE_TOKENS;
-        for (int head = 0; head < n_kv_head; head++) {
-            size_t at = (size_t)row * ld + (size_t)head * (size_t)head_dim;
-            uint16_t *slice = (uint16_t *)slices[page] + page_head_at(head, head_dim);
-            if (store_head(slice, j, k + at, v + at, head_dim))
-                bad[row] = 1;
-        }
-    }
+    struct store_op op = {slices, pos, n_kv_head, head_dim, k, v, ld, bad};
+    share_rows(rows, n_kv_head * head_dim, store_rows, &op);
 }

@@ -4,8 +4,7 @@
  * rows after them, whose prepared form stays in L2. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul_tile_avx2.h"
-
-#include <omp.h>
+#include "kernels/team.h"
 
 enum {
     AHEAD = 2048,
@@ -120,21 +119,40 @@ static int rows_per_pass(int n_blocks)
     return (groups < 8 ? 8 : groups) * ROW_GROUP;
 }
 
+/* A call, cut into passes over all panels by some rows. */
+struct product {
+    float *out;
+    size_t ld;
+    const struct kern_weights *w;
+    const struct kern_input *in;
+    struct matmul_scratch *scratch;
+    int panels, rows_per_pass;
+};
+
+static void add_panels(void *arg, int begin, int end, int thread)
+{
+    const struct product *p = arg;
+    for (int i = begin; i < end; i++) {
+        int first = i / p->panels * p->rows_per_pass, left = p->in->rows - first;
+        const struct panel_job job = {p->out,
+                                      p->ld,
+                                      p->w,
+                                      p->in->mem,
+                                      i % p->panels,
+                                      first,
+                                      first +
+                                          (left < p->rows_per_pass ? left : p->rows_per_pass)};
+        add_panel(&job, p->scratch + thread);
+    }
+}
+
 static void quantised(float *out, size_t ld, const struct kern_weights *w,
                       const struct kern_input *in, struct matmul_scratch *scratch)
 {
     int panels = (w->n_out + PANEL - 1) / PANEL, pass = rows_per_pass(w->n_in / 32);
-    int share = panels / (8 * omp_get_max_threads());
-    share = share < 1 ? 1 : share;
-#pragma omp parallel
-    for (int first = 0; first < in->rows; first += pass) {
-        int end = in->rows - first < pass ? in->rows : first + pass;
-#pragma omp for schedule(dynamic, share) nowait
-        for (int p = 0; p < panels; p++) {
-            const struct panel_job job = {out, ld, w, in->mem, p, first, end};
-            add_panel(&job, scratch + omp_get_thread_num());
-        }
-    }
+    int passes = (in->rows + pass - 1) / pass;
+    struct product p = {out, ld, w, in, scratch, panels, pass};
+    team_run(passes * panels, panels / (8 * team_threads()), add_panels, &p);
 }
 
 void matmul_avx2(float *out, size_t ld, const struct kern_weights *w,

@@ -4,8 +4,7 @@
  * the output. The first four rows take records and leave the bytes that they unpack to the rows after them. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul_tile_avx512.h"
-
-#include <omp.h>
+#include "kernels/team.h"
 
 enum {
     ROWS_IN_L2 = 256 << 10, /* bytes of prepared rows per pass over the panels */
@@ -137,24 +136,40 @@ static int rows_per_pass(int n_blocks)
     return (groups < 8 ? 8 : groups) * ROW_GROUP / TILE_ROWS * TILE_ROWS;
 }
 
+/* A call, cut into passes over all panels by some rows. */
+struct product {
+    float *out;
+    size_t ld;
+    const struct kern_weights *w;
+    const struct kern_input *in;
+    struct matmul_scratch *scratch;
+    int panels, width, jobs, rows_per_pass;
+};
+
+static void some_jobs(void *arg, int begin, int end, int thread)
+{
+    const struct product *p = arg;
+    for (int i = begin; i < end; i++) {
+        int first = i / p->jobs * p->rows_per_pass, left = p->in->rows - first;
+        int panel = i % p->jobs * p->width, n = p->panels - panel;
+        const struct panel_job job = {
+            p->out, p->ld,
+            p->w,   p->in->mem,
+            panel,  n < p->width ? n : p->width,
+            first,  first + (left < p->rows_per_pass ? left : p->rows_per_pass)};
+        add_panels(&job, &p->scratch[thread].wide);
+    }
+}
+
 static void quantised(float *out, size_t ld, const struct kern_weights *w,
                       const struct kern_input *in, struct matmul_scratch *scratch)
 {
-    int panels = (w->n_out + PANEL - 1) / PANEL, threads = omp_get_max_threads();
+    int panels = (w->n_out + PANEL - 1) / PANEL, threads = team_threads();
     int pass = rows_per_pass(w->n_in / 32), width = panels / threads;
     width = width < 1 ? 1 : width > TILE_PANELS ? TILE_PANELS : width;
-    int jobs = (panels + width - 1) / width, share = jobs / (8 * threads);
-    share = share < 1 ? 1 : share;
-#pragma omp parallel
-    for (int first = 0; first < in->rows; first += pass) {
-        int end = in->rows - first < pass ? in->rows : first + pass;
-#pragma omp for schedule(dynamic, share) nowait
-        for (int i = 0; i < jobs; i++) {
-            int p = i * width, n = panels - p < width ? panels - p : width;
-            const struct panel_job job = {out, ld, w, in->mem, p, n, first, end};
-            add_panels(&job, &scratch[omp_get_thread_num()].wide);
-        }
-    }
+    int jobs = (panels + width - 1) / width, passes = (in->rows + pass - 1) / pass;
+    struct product p = {out, ld, w, in, scratch, panels, width, jobs, pass};
+    team_run(passes * jobs, jobs / (8 * threads), some_jobs, &p);
 }
 
 void matmul_avx512(float *out, size_t ld, const struct kern_weights *w,

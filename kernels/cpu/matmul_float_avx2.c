@@ -5,8 +5,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/unpack_avx2.h"
-
-#include <omp.h>
+#include "kernels/team.h"
 
 enum { TILE_ROWS = 6 };
 
@@ -168,22 +167,36 @@ static void panel_by_chunks(float *out, size_t ld, const struct kern_weights *w,
     }
 }
 
+struct product {
+    float *out;
+    size_t ld;
+    const struct kern_weights *w;
+    const struct kern_input *in;
+    struct matmul_scratch *scratch;
+    float_tile_fn *direct; /* NULL: by chunks */
+};
+
+static void add_panels(void *arg, int begin, int end, int thread)
+{
+    const struct product *p = arg;
+    const struct kern_weights *w = p->w;
+    size_t bytes = (size_t)w->n_in * PANEL * (size_t)kern_types[w->type].block_bytes;
+    for (int i = begin; i < end; i++)
+        if (p->direct)
+            add_panel(p->out, p->ld, w, p->in, i, 0, w->n_in, p->direct,
+                      (const uint8_t *)w->data + (size_t)i * bytes);
+        else
+            panel_by_chunks(p->out, p->ld, w, p->in, i, p->scratch + thread);
+}
+
 void matmul_float_inputs_avx2(float *out, size_t ld, const struct kern_weights *w,
                               const struct kern_input *in, void *scratch)
 {
-    struct matmul_scratch *s = scratch;
     int panels = (w->n_out + PANEL - 1) / PANEL;
-    size_t bytes =
-        (size_t)w->n_in * PANEL * (size_t)kern_types[w->type].block_bytes; /* of a float type */
     bool few = in->rows <= TILE_ROWS && !record_forms[w->type].bits;
     float_tile_fn *direct = w->type == KERN_F32   ? tile_f32
                             : w->type == KERN_F16 ? tile_f16
                                                   : tile_bf16;
-#pragma omp parallel for schedule(dynamic)
-    for (int p = 0; p < panels; p++)
-        if (few)
-            add_panel(out, ld, w, in, p, 0, w->n_in, direct,
-                      (const uint8_t *)w->data + (size_t)p * bytes);
-        else
-            panel_by_chunks(out, ld, w, in, p, s + omp_get_thread_num());
+    struct product p = {out, ld, w, in, scratch, few ? direct : NULL};
+    team_run(panels, 1, add_panels, &p);
 }

@@ -6,8 +6,7 @@
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd_avx512.h"
-
-#include <omp.h>
+#include "kernels/team.h"
 
 enum { TILE_ROWS = 6, TILE_PANELS = 4 };
 
@@ -154,19 +153,38 @@ static void add_panels(const struct float_job *job, float (*values)[PANEL])
     }
 }
 
+struct product {
+    float *out;
+    size_t ld;
+    const struct kern_weights *w;
+    const struct kern_input *in;
+    struct matmul_scratch *scratch;
+    int panels, wide, jobs; /* of the jobs the first `wide` take four panels */
+};
+
+static void some_jobs(void *arg, int begin, int end, int thread)
+{
+    const struct product *p = arg;
+    for (int i = begin; i < end; i++) {
+        bool wide = i < p->wide;
+        const struct float_job job = {p->out,
+                                      p->ld,
+                                      p->w,
+                                      p->in,
+                                      wide ? i * TILE_PANELS : p->panels - p->jobs + i,
+                                      wide ? TILE_PANELS : 1};
+        add_panels(&job, p->scratch[thread].values);
+    }
+}
+
 /* Panels by four, the rest one by one; all of them so where that gives every thread some. */
 void matmul_float_avx512(float *out, size_t ld, const struct kern_weights *w,
                          const struct kern_input *in, void *scratch)
 {
-    struct matmul_scratch *s = scratch;
     int panels = (w->n_out + PANEL - 1) / PANEL, wide = panels / TILE_PANELS;
-    if (wide < omp_get_max_threads())
+    if (wide < team_threads())
         wide = 0;
     int jobs = wide + panels - wide * TILE_PANELS;
-#pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < jobs; i++) {
-        int panel = i < wide ? i * TILE_PANELS : panels - jobs + i;
-        const struct float_job job = {out, ld, w, in, panel, i < wide ? TILE_PANELS : 1};
-        add_panels(&job, s[omp_get_thread_num()].values);
-    }
+    struct product p = {out, ld, w, in, scratch, panels, wide, jobs};
+    team_run(jobs, 1, some_jobs, &p);
 }

@@ -1,8 +1,11 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/packed.h"
+#include "kernels/team.h"
 
 #include <math.h>
+
+enum { COLUMNS_AT_ONCE = 16 }; /* of a part */
 
 /* One step of a column: a block's weights q[32] - off with their scales, times one prepared row.
  *   min types:  acc = fma(m, s, acc)
@@ -86,23 +89,37 @@ static void float_column(float *out, size_t ld, const struct kern_weights *w,
     }
 }
 
+struct product {
+    float *out;
+    size_t ld;
+    const struct kern_weights *w;
+    const struct kern_input *in;
+    bool quantised;
+};
+
+static void columns(void *arg, int begin, int end, int thread)
+{
+    const struct product *p = arg;
+    (void)thread;
+    for (int col = begin; col < end; col++)
+        if (p->quantised)
+            quantised_column(p->out + col, p->ld, p->w, p->in, col);
+        else
+            float_column(p->out + col, p->ld, p->w, p->in, col);
+}
+
 void matmul_ref(float *out, size_t ld, const struct kern_weights *w,
                 const struct kern_input *in, void *scratch)
 {
     (void)scratch;
-#pragma omp parallel for
-    for (int col = 0; col < w->n_out; col++)
-        if (record_forms[w->type].bits)
-            quantised_column(out + col, ld, w, in, col);
-        else
-            float_column(out + col, ld, w, in, col);
+    struct product p = {out, ld, w, in, record_forms[w->type].bits != 0};
+    team_run(w->n_out, COLUMNS_AT_ONCE, columns, &p);
 }
 
 void matmul_float_inputs_ref(float *out, size_t ld, const struct kern_weights *w,
                              const struct kern_input *in, void *scratch)
 {
     (void)scratch;
-#pragma omp parallel for
-    for (int col = 0; col < w->n_out; col++)
-        float_column(out + col, ld, w, in, col);
+    struct product p = {out, ld, w, in, false};
+    team_run(w->n_out, COLUMNS_AT_ONCE, columns, &p);
 }

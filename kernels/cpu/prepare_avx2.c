@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/prepare_rows.h"
+#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
 static __m256i magnitudes(__m256 v)
@@ -61,14 +62,18 @@ static void prepare_block(struct input_block *out, int r, const float *x, int n)
     out->n_high[r] = high;
 }
 
+static void prepare_groups(void *arg, int begin, int end, int thread)
+{
+    const struct preparation *p = arg;
+    (void)thread;
+    for (int g = begin; g < end; g++)
+        prepare_group(p, g, all_finite, prepare_block);
+}
+
 void prepare_avx2(struct kern_input *in, uint8_t *bad)
 {
-    struct input_block *blocks = in->mem;
-    int groups = input_groups(in->rows), n_blocks = input_blocks(in->k);
-#pragma omp parallel for if ((size_t)in->rows * (size_t)in->k > PARALLEL_VALUES)
-    for (int g = 0; g < groups; g++)
-        prepare_group(blocks + (size_t)g * (size_t)n_blocks, in, g * ROW_GROUP, bad, all_finite,
-                      prepare_block);
+    struct preparation p = {in, bad};
+    share_rows(input_groups(in->rows), ROW_GROUP * in->k, prepare_groups, &p);
 }
 
 static void remainder_block(float *out, const float *x, int n)
@@ -80,16 +85,24 @@ static void remainder_block(float *out, const float *x, int n)
         store_left(out + 8 * i, n - 8 * i, _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(q[i]), v[i]));
 }
 
-void remainder_avx2(float *out, const float *x, int rows, int n)
+static void remainder_rows(void *arg, int begin, int end, int thread)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++) {
-        const float *from = x + (size_t)row * (size_t)n;
-        float *to = out + (size_t)row * (size_t)n;
+    const struct row_op *op = arg;
+    int n = op->n;
+    (void)thread;
+    for (int row = begin; row < end; row++) {
+        const float *from = op->x + (size_t)row * (size_t)n;
+        float *to = op->out + (size_t)row * (size_t)n;
         if (!all_finite(from, n))
             memset(to, 0, (size_t)n * sizeof *to);
         else
             for (int i = 0; i < n; i += 32)
                 remainder_block(to + i, from + i, n - i);
     }
+}
+
+void remainder_avx2(float *out, const float *x, int rows, int n)
+{
+    struct row_op op = {.out = out, .x = x, .n = n};
+    share_rows(rows, n, remainder_rows, &op);
 }

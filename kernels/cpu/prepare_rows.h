@@ -16,12 +16,19 @@ typedef bool finite_fn(const float *x, int n);
 /* Row r of a group, block of the n values that are left (n <= 0: none, which gives zeros). */
 typedef void prepare_block_fn(struct input_block *out, int r, const float *x, int n);
 
-/* The rows of `in` from row `first` on, ROW_GROUP of them or those that are left. */
-static inline __attribute__((always_inline)) void
-prepare_group(struct input_block *blocks, const struct kern_input *in, int first, uint8_t *bad,
-              finite_fn *all_finite, prepare_block_fn *prepare_block)
+struct preparation {
+    struct kern_input *in;
+    uint8_t *bad;
+};
+
+/* Group g of the rows: ROW_GROUP of them, or those that are left. */
+static inline __attribute__((always_inline)) void prepare_group(const struct preparation *p,
+                                                                int g, finite_fn *all_finite,
+                                                                prepare_block_fn *prepare_block)
 {
-    int k = in->k, n_blocks = input_blocks(k);
+    const struct kern_input *in = p->in;
+    int k = in->k, n_blocks = input_blocks(k), first = g * ROW_GROUP;
+    struct input_block *blocks = (struct input_block *)in->mem + (size_t)g * (size_t)n_blocks;
     int rows = in->rows - first < ROW_GROUP ? in->rows - first : ROW_GROUP;
     if (rows < ROW_GROUP)
         memset(blocks, 0, (size_t)n_blocks * sizeof *blocks);
@@ -29,7 +36,7 @@ prepare_group(struct input_block *blocks, const struct kern_input *in, int first
         const float *x = in->x + (size_t)(first + r) * (size_t)k;
         bool ok = all_finite(x, k);
         if (!ok)
-            bad[first + r] = 1;
+            p->bad[first + r] = 1;
         for (int b = 0; b < n_blocks; b++)
             prepare_block(blocks + b, r, x + 32 * b, !ok ? 0 : k - 32 * b);
     }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
 /* Pairs (x0, x1) of 8 angles: x0' = fma(x0, c, -(x1*s)), x1' = fma(x0, s, x1*c). */
@@ -38,17 +39,32 @@ static void rotate_neighbours(float *x, int half, const float *cos_sin)
     }
 }
 
+struct rope_op {
+    float *x;
+    size_t ld;
+    int n_head, head_dim, rot;
+    bool neox;
+    const float *cos_sin;
+};
+
+static void rotate_rows(void *arg, int begin, int end, int thread)
+{
+    const struct rope_op *op = arg;
+    (void)thread;
+    for (int row = begin; row < end; row++)
+        for (int head = 0; head < op->n_head; head++) {
+            float *at = op->x + (size_t)row * op->ld + (size_t)head * (size_t)op->head_dim;
+            const float *angles = op->cos_sin + (size_t)row * (size_t)op->rot;
+            if (op->neox)
+                rotate_halves(at, op->rot / 2, angles);
+            else
+                rotate_neighbours(at, op->rot / 2, angles);
+        }
+}
+
 void rope_avx2(float *x, size_t ld, int rows, int n_head, int head_dim, int rot, bool neox,
                const float *cos_sin)
 {
-#pragma omp parallel for if (rows * n_head * rot > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++)
-        for (int head = 0; head < n_head; head++) {
-            float *at = x + (size_t)row * ld + (size_t)head * (size_t)head_dim;
-            const float *angles = cos_sin + (size_t)row * (size_t)rot;
-            if (neox)
-                rotate_halves(at, rot / 2, angles);
-            else
-                rotate_neighbours(at, rot / 2, angles);
-        }
+    struct rope_op op = {x, ld, n_head, head_dim, rot, neox, cos_sin};
+    share_rows(rows, n_head * rot, rotate_rows, &op);
 }

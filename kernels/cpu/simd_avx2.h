@@ -22,9 +22,6 @@
 /* Keeps a sum in its register at this point: compilers otherwise reorder a tile's sums and spill them. */
 #define PIN(x) __asm__ volatile("" : "+x"(x))
 
-/* Rows of a vector op are worth a thread's while from about this many values. */
-enum { PARALLEL_VALUES = 1 << 15 };
-
 /* For x <= 88 and -inf: the bits of exp_scalar without its clamp. */
 static inline __m256 exp8_below(__m256 x)
 {

@@ -1,37 +1,51 @@
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
-void add_avx2(float *x, const float *y, size_t ld, int rows, int n)
+/* Each row and that of y; with ld_y 0 they all meet the same one. */
+static void add_rows(void *arg, int begin, int end, int thread)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++) {
-        float *a = x + (size_t)row * ld;
-        const float *b = y + (size_t)row * ld;
+    const struct row_op *op = arg;
+    int n = op->n;
+    (void)thread;
+    for (int row = begin; row < end; row++) {
+        float *a = op->out + (size_t)row * op->ld;
+        const float *b = op->y + (size_t)row * op->ld_y;
         for (int i = 0; i < n; i += 8)
             store_left(a + i, n - i,
                        _mm256_add_ps(load_left(a + i, n - i), load_left(b + i, n - i)));
+    }
+}
+
+void add_avx2(float *x, const float *y, size_t ld, int rows, int n)
+{
+    struct row_op op = {.out = x, .y = y, .ld = ld, .ld_y = ld, .n = n};
+    share_rows(rows, n, add_rows, &op);
+}
+
+static void scale_rows(void *arg, int begin, int end, int thread)
+{
+    const struct row_op *op = arg;
+    int n = op->n;
+    __m256 c = _mm256_set1_ps(op->c);
+    (void)thread;
+    for (int row = begin; row < end; row++) {
+        float *a = op->out + (size_t)row * op->ld;
+        for (int i = 0; i < n; i += 8)
+            store_left(a + i, n - i, _mm256_mul_ps(load_left(a + i, n - i), c));
     }
 }
 
 void scale_avx2(float *x, float c, size_t ld, int rows, int n)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++) {
-        float *a = x + (size_t)row * ld;
-        for (int i = 0; i < n; i += 8)
-            store_left(a + i, n - i, _mm256_mul_ps(load_left(a + i, n - i), _mm256_set1_ps(c)));
-    }
+    struct row_op op = {.out = x, .ld = ld, .n = n, .c = c};
+    share_rows(rows, n, scale_rows, &op);
 }
 
 void add_bias_avx2(float *x, const float *b, size_t ld, int rows, int n)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)n > PARALLEL_VALUES)
-    for (int row = 0; row < rows; row++) {
-        float *a = x + (size_t)row * ld;
-        for (int i = 0; i < n; i += 8)
-            store_left(a + i, n - i,
-                       _mm256_add_ps(load_left(a + i, n - i), load_left(b + i, n - i)));
-    }
+    struct row_op op = {.out = x, .y = b, .ld = ld, .ld_y = 0, .n = n};
+    share_rows(rows, n, add_rows, &op);
 }
 
 /* Greatest of n values; NaN never wins (max takes its second operand then), -inf when there is no other. */

@@ -11,6 +11,7 @@
  */
 #include "stages/model/forward.h"
 
+#include "kernels/team.h"
 #include "stages/base/mem.h"
 
 #include <omp.h>
@@ -122,6 +123,7 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
 
 static void set_up(struct forward *f, const struct hparams *h, struct forward_limits limits)
 {
+    /* Who loads has set how many threads there will be. */
     int threads = omp_get_max_threads(), cores = omp_get_num_procs();
     *f = (struct forward){
         .h = h, .limits = limits, .max_threads = threads > cores ? threads : cores};
@@ -413,9 +415,9 @@ int forward_run(struct forward *f, struct forward_rows *seqs, int n_seqs, struct
 {
     if (n_seqs == 0)
         return 0;
-    if (omp_get_max_threads() > f->max_threads)
-        return err_set(e, REACH_JOB, ERR_LIMIT, "%d threads; planned were %d",
-                       omp_get_max_threads(), f->max_threads);
+    if (team_threads() > f->max_threads)
+        return err_set(e, REACH_JOB, ERR_LIMIT, "%d threads; planned were %d", team_threads(),
+                       f->max_threads);
     begin_rows(f, seqs, n_seqs);
     for (int layer = 0; layer < f->h->n_layer; layer++) {
         f->fine = layer == f->h->n_layer - 1;

@@ -365,6 +365,7 @@ static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
 void kcheck_bench(void)
 {
     kcheck_take_table(0);
+    set_threads(omp_get_max_threads());
     double memory = memory_peak();
     printf("%d threads. Memory: %.1f GB/s\n", omp_get_max_threads(), memory);
     for (int i = 0; i < kcheck.n_tables; i++) {

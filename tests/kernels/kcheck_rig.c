@@ -1,7 +1,8 @@
 #include "tests/kernels/kcheck.h"
 
+#include "kernels/team.h"
+
 #include <math.h>
-#include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -206,7 +207,10 @@ void need_fast(void)
 
 void set_threads(int n)
 {
-    omp_set_num_threads(n);
+    static struct team *team;
+    team_free(team);
+    team = team_new(n);
+    team_use(team);
 }
 
 /* ---- weights ---- */

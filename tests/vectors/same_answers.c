@@ -1,6 +1,7 @@
 /* A real model gives the same answers, byte for byte, however the work is arranged: batch of decode, rows of
  * prefill, queue depth, threads, reuse of prefixes, table of kernels; the reference over the first document only
  * because it is slow. --quick: two arrangements, and of the shorter documents only in sanitizer builds. */
+#include "kernels/team.h"
 #include "tests/unit/task_rig.h"
 
 #include <omp.h>
@@ -54,7 +55,9 @@ static char *answers(const struct arrangement *a, double temperature, int most)
     g.decode.temperature = temperature;
     g.decode.top_p = 0.9;
     g.kv.reuse = !a->no_reuse;
-    omp_set_num_threads(a->threads);
+    omp_set_num_threads(a->threads); /* of the load, and of the scratch */
+    struct team *team = team_new(a->threads);
+    team_use(team);
     rig_open(&g);
     struct doc *docs[3];
     for (int i = 0; i < n_docs; i++) {
@@ -78,6 +81,7 @@ static char *answers(const struct arrangement *a, double temperature, int most)
                              r->answer.text);
         }
     rig_close(&g);
+    team_free(team);
     return out;
 }
 
