@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <time.h>
+
 static void what_is_written_is_read_at_once_and_after_reopening(void **state)
 {
     (void)state;
