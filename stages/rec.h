@@ -128,6 +128,9 @@ struct request {
     int max_tokens; /* of the answer */
     uint64_t
         seed; /* from job seed, document id, question, level and index: never from timing */
+    uint8_t key[HASH_BYTES]; /* of all that its answer depends on, for the ledger */
+    int n_answered; /* the last ones of tokens are the beginning of the answer, which an earlier run wrote;
+                       max_tokens counts what may follow. 0 from the moment that decode has taken them over */
     enum answer_use use;
     int question;     /* index into the job's questions; 0 for summarize and complete */
     int level, index; /* reduce level (0 = over chunks) and position in it */

@@ -17,6 +17,7 @@
 #include "stages/decode/sampler.h"
 #include "stages/kv/kv_opts.h"
 #include "stages/kv/store.h"
+#include "stages/ledger/ledger.h"
 #include "stages/model/fill.h"
 #include "stages/model/model.h"
 #include "stages/stage.h"
@@ -28,7 +29,8 @@
 struct slot {
     struct rec *r;
     struct reply reply;
-    float *logits; /* [n_vocab] of the next token */
+    struct ledger_flight *flight; /* its tokens in the ledger; NULL: nobody notes them */
+    float *logits;                /* [n_vocab] of the next token */
     int64_t since;
 };
 
@@ -61,9 +63,11 @@ static bool decode_want(const struct stage *s)
     return d->n + d->n_waiting < d->most;
 }
 
-static void slot_release(struct slot *slot)
+static void slot_release(struct stage *s, struct slot *slot)
 {
     struct rec *r = slot->r;
+    ledger_land(s->env->ledger, slot->flight, LEDGER_STOPPED, NULL);
+    slot->flight = NULL;
     r->seq.prompt->n_used = r->req.n_tokens + slot->reply.n;
     reply_close(&slot->reply);
     free(slot->logits);
@@ -73,8 +77,18 @@ static void slot_release(struct slot *slot)
     r->req.tokens = NULL;
 }
 
+/* Tokens that an earlier run wrote are taken over as if they were drawn just now. */
+static int take_over(struct slot *slot, int n, struct err *e)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0 && slot->reply.stopped_by == STOP_NONE; i++)
+        rc = reply_add(&slot->reply, slot->reply.tokens[i], e);
+    return rc;
+}
+
 /* Everything that the sequence will need: one array for all its tokens. Its pages it has. */
-static int join(struct slot *slot, const struct decoding *d, struct err *e)
+static int join(const struct stage_env *env, struct slot *slot, const struct decoding *d,
+                struct err *e)
 {
     struct request *q = &slot->r->req;
     size_t n = (size_t)q->n_tokens + (size_t)q->max_tokens;
@@ -82,20 +96,34 @@ static int join(struct slot *slot, const struct decoding *d, struct err *e)
     if (!tokens)
         return err_set(e, REACH_DOC, ERR_NOMEM, "no memory for %zu tokens", n);
     slot->r->seq.prompt->tokens = q->tokens = tokens;
-    return reply_open(&slot->reply, &d->rules, tokens, q->n_tokens, tokens + q->n_tokens,
-                      q->max_tokens, e);
+    int begun = q->n_answered;
+    q->n_tokens -= begun;
+    q->max_tokens += begun;
+    q->n_answered = 0;
+    int rc = reply_open(&slot->reply, &d->rules, tokens, q->n_tokens, tokens + q->n_tokens,
+                        q->max_tokens, e);
+    if (rc == 0)
+        rc = take_over(slot, begun, e);
+    if (rc == 0 && env->ledger)
+        slot->flight =
+            ledger_flight(env->ledger, q->key, slot->r->doc->id, tokens + q->n_tokens, begun);
+    return rc;
 }
+
+static int leave(struct stage *s, struct slot *slot);
 
 static int enter_batch(struct stage *s, struct decoding *d, struct rec *r)
 {
     struct slot *slot = &d->slots[d->n];
     *slot = (struct slot){.r = r, .logits = r->seq.logits, .since = clock_us()};
     r->seq.logits = NULL;
-    if (!r->fail.code && join(slot, d, &r->fail) == 0) {
+    if (!r->fail.code && join(s->env, slot, d, &r->fail) == 0) {
+        if (slot->reply.stopped_by != STOP_NONE)
+            return leave(s, slot); /* all of it was there */
         d->n++;
         return 0;
     }
-    slot_release(slot);
+    slot_release(s, slot);
     stage_count_pages(s->env);
     return stage_emit(s, r);
 }
@@ -181,6 +209,22 @@ static int fill_batch(struct stage *s, struct decoding *d, struct err *e)
     return rc < 0 ? rc : 0;
 }
 
+/* An answer is kept until its document is finished. */
+static void land(struct stage *s, struct slot *slot)
+{
+    const struct answer *a = &slot->r->answer;
+    struct ledger_answer kept = {.text = a->text,
+                                 .len = a->len,
+                                 .n_tokens = a->n_tokens,
+                                 .n_thinking = a->n_thinking,
+                                 .stopped_by = (int)a->stopped_by,
+                                 .flags = a->flags};
+    bool answered = slot->r->kind == REC_ANSWER;
+    ledger_land(s->env->ledger, slot->flight, answered ? LEDGER_ANSWERED : LEDGER_FAILED,
+                answered ? &kept : NULL);
+    slot->flight = NULL;
+}
+
 /* The sequence is over, well or not: hand it on. */
 static int leave(struct stage *s, struct slot *slot)
 {
@@ -189,7 +233,8 @@ static int leave(struct stage *s, struct slot *slot)
     r->timings.decode_us += us;
     if (!r->fail.code && reply_answer(&slot->reply, &r->answer, &r->fail) == 0)
         r->kind = REC_ANSWER;
-    slot_release(slot);
+    land(s, slot);
+    slot_release(s, slot);
     stage_count_pages(s->env);
     atomic_fetch_add(&s->env->stats->requests_done, 1);
     return stage_emit(s, r);
@@ -201,7 +246,9 @@ static bool advance(struct stage *s, struct decoding *d, struct slot *slot)
     struct request *q = &slot->r->req;
     int32_t id =
         sampler_next(&d->sampler, slot->logits, slot->reply.tokens, slot->reply.n, q->seed);
+    ledger_token(s->env->ledger, slot->flight, id);
     atomic_fetch_add(&s->env->stats->generated_tokens, 1);
+
     return reply_add(&slot->reply, id, &slot->r->fail) != 0 ||
            slot->reply.stopped_by != STOP_NONE;
 }
@@ -223,7 +270,7 @@ static int compact(struct stage *s, struct decoding *d, const bool *done)
         if (rc == 0)
             rc = leave(s, &gone);
         else { /* being torn down: no one takes records any more */
-            slot_release(&gone);
+            slot_release(s, &gone);
             rec_free(gone.r);
         }
     }
@@ -292,7 +339,7 @@ static void decode_close(struct stage *s)
     if (!d)
         return;
     for (int i = 0; i < d->n; i++) {
-        slot_release(&d->slots[i]);
+        slot_release(s, &d->slots[i]);
         rec_free(d->slots[i].r);
     }
     for (int i = 0; i < d->n_waiting; i++)

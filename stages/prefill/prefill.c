@@ -211,7 +211,11 @@ static int compute(struct stage *s, struct prefilling *p, struct err *e)
     int64_t us = clock_us() - begin_us;
     if (rc < 0)
         return rc;
-    if (f.failed)
+    if (f.failed && r->req.n_answered > 0) /* as decode says it, who would have met it */
+        err_set(&r->fail, REACH_DOC, ERR_DEVICE,
+                "the model gave a value that is not finite at token %d of the answer",
+                r->req.n_answered + 1);
+    else if (f.failed)
         /* No position: it would depend on the batch, and a record must not. */
         err_set(&r->fail, REACH_DOC, ERR_DEVICE,
                 "the model gave a value that is not finite while it read the prompt");

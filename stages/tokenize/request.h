@@ -1,7 +1,9 @@
 /* stages/tokenize/request.h - one request: a prompt as tokens, checked against the context as it really is.
  *
  * Rules:  1. n_tokens + max_tokens <= context holds for every request that is made.
- *         2. The seed comes from the job's seed, the document's id, question, level and index, never from
+  *         2. A request that an earlier run has answered is a record with that answer (REC_ANSWER); one that it
+ *            has begun to answer has those tokens behind its prompt.
+ *         3. The seed comes from the job's seed, the document's id, question, level and index, never from
  *            time or order.
  */
 #ifndef QUIRE_TOKENIZE_REQUEST_H
