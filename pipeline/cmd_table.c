@@ -35,6 +35,14 @@ static const struct cmd_option show_options[] = {
     SET_OPTION,
     {"--prompt", NULL, "print the prompt of an example, and its tokens, instead", NULL},
 };
+static const struct cmd_option status_options[] = {
+    SET_OPTION,
+    {"--json", NULL, "print JSON", NULL},
+};
+static const struct cmd_option retry_options[] = {
+    SET_OPTION,
+    {"--failed", NULL, "documents that failed", NULL},
+};
 static const struct cmd_option inspect_options[] = {
     {"--context", "TOKENS", "plan for this context", NULL},
     {"--batch", "N", "plan for this many answers side by side", NULL},
@@ -96,6 +104,27 @@ const struct cmd cmds[] = {
      "  quire show --prompt jobs/summarize.yaml      what the model will be given, token by "
      "token",
      1, 1, WORDS_JOB, OPTIONS(show_options), cmd_show},
+    {"status", "JOB", "what is done of a job, while it runs or after",
+     "Reads the ledger in the folder that write.to names; a run that is at work is not "
+     "disturbed.\n"
+     "States: not begun, running, stopped (run it again to go on), finished.\n\n"
+     "  quire status jobs/summarize.yaml\n"
+     "  quire status jobs/summarize.yaml --json | jq .documents",
+     1, 1, WORDS_JOB, OPTIONS(status_options), cmd_status},
+    {"retry", "JOB", "have documents that failed done again",
+     "Marks them in the ledger; the next run of the job does them again and keeps the others.\n"
+     "Exits with 75 while a run is at work.\n\n"
+     "  quire retry --failed jobs/summarize.yaml && quire run jobs/summarize.yaml",
+     1, 1, WORDS_JOB, OPTIONS(retry_options), cmd_retry},
+    {"diff", "RUN RUN", "which documents two runs answered differently",
+     "Each RUN is an output folder or a results.jsonl. Documents are paired by their id. A "
+     "line for "
+     "each that only\n"
+     "one run has, that ended in another way, or whose answer differs. Exits with 0 when there "
+     "is "
+     "none, else 1.\n\n"
+     "  quire diff out/before out/after",
+     2, 2, WORDS_NONE, NULL, 0, cmd_diff},
     {"help", "[COMMAND|KEY]", "explain a command, a section of the job file, or a key",
      "  quire help run\n"
      "  quire help decode\n"

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -77,6 +79,44 @@ int lock_take(const char *folder, int *fd, char *holder, size_t holder_cap, stru
         close(f);
     free(path);
     return rc;
+}
+
+/* A line of /proc/locks, "1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ...", about this file? Some file systems have
+ * other device numbers there than stat(2) gives; then the holder's signature decides. */
+static bool is_lock_of(const char *line, const struct stat *st, long signer)
+{
+    long pid;
+    unsigned major_no, minor_no;
+    unsigned long long inode;
+    if (sscanf(line, "%*d: FLOCK %*s %*s %ld %x:%x:%llu", &pid, &major_no, &minor_no, &inode) !=
+            4 ||
+        inode != st->st_ino)
+        return false;
+    return (major_no == major(st->st_dev) && minor_no == minor(st->st_dev)) || pid == signer;
+}
+
+bool lock_look(const char *folder, char *holder, size_t cap)
+{
+    struct stat st;
+    long signer = -1;
+    bool held = false;
+    char line[256], *path = file_join(folder, ".lock");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    free(path);
+    if (fd < 0)
+        return false;
+    ssize_t n = pread(fd, holder, cap - 1, 0);
+    holder[n > 0 ? n : 0] = '\0';
+    holder[strcspn(holder, "\n")] = '\0';
+    if (sscanf(holder, "pid %ld on", &signer) != 1)
+        snprintf(holder, cap, "another process");
+    FILE *locks = fstat(fd, &st) == 0 ? fopen("/proc/locks", "re") : NULL;
+    while (locks && !held && fgets(line, sizeof(line), locks))
+        held = is_lock_of(line, &st, signer);
+    if (locks)
+        fclose(locks);
+    close(fd);
+    return held;
 }
 
 void lock_release(int fd)

@@ -16,4 +16,8 @@ int lock_take(const char *folder, int *fd, char *holder, size_t holder_cap,
               struct err *e) MUST_CHECK;
 void lock_release(int fd); /* -1 is fine */
 
+/* Who holds the lock, without touching it: a run that begins just now must not meet it taken by somebody who only
+ * looks. True: held, and holder says by whom. */
+bool lock_look(const char *folder, char *holder, size_t holder_cap);
+
 #endif

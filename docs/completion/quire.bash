@@ -5,7 +5,7 @@ _quire()
 {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words= files=
     COMPREPLY=()
-    local topics="run check show help inspect tokenize kv doctor bench version model ingest chunk prompt task prefill decode kv limits write model.kind model.file model.context model.kernels model.verify model.packed_cache model.packed_limit ingest.from ingest.include ingest.exclude ingest.as ingest.text_field ingest.id_field ingest.title_field ingest.encoding ingest.name_encoding ingest.max_depth ingest.max_entries ingest.max_document ingest.max_container ingest.max_ratio ingest.timeout ingest.isolation ingest.memory chunk.tokens chunk.min_tokens prompt.template prompt.system prompt.document prompt.reduce prompt.date task.kind task.strategy task.questions task.max_levels task.partial_tokens prefill.attention prefill.batch prefill.lookahead decode.max_tokens decode.batch decode.temperature decode.top_k decode.top_p decode.min_p decode.repetition_penalty decode.seed decode.stop decode.stop_repetition decode.thinking kv.memory kv.reuse kv.disk kv.disk_limit kv.codec kv.keep kv.ahead limits.memory limits.threads limits.queue limits.queue_bytes limits.drain limits.deadline limits.deadline_margin limits.per_document limits.max_failures write.to write.formats write.chunks write.partial_ok"
+    local topics="run check show status retry diff help inspect tokenize kv doctor bench version model ingest chunk prompt task prefill decode kv limits write model.kind model.file model.context model.kernels model.verify model.packed_cache model.packed_limit ingest.from ingest.include ingest.exclude ingest.as ingest.text_field ingest.id_field ingest.title_field ingest.encoding ingest.name_encoding ingest.max_depth ingest.max_entries ingest.max_document ingest.max_container ingest.max_ratio ingest.timeout ingest.isolation ingest.memory chunk.tokens chunk.min_tokens prompt.template prompt.system prompt.document prompt.reduce prompt.date task.kind task.strategy task.questions task.max_levels task.partial_tokens prefill.attention prefill.batch prefill.lookahead decode.max_tokens decode.batch decode.temperature decode.top_k decode.top_p decode.min_p decode.repetition_penalty decode.seed decode.stop decode.stop_repetition decode.thinking kv.memory kv.reuse kv.disk kv.disk_limit kv.codec kv.keep kv.ahead limits.memory limits.threads limits.queue limits.queue_bytes limits.drain limits.deadline limits.deadline_margin limits.per_document limits.max_failures write.to write.formats write.chunks write.partial_ok"
     local options= common="--help --quiet --verbose --log-level"
     case $previous in
     --log-level) COMPREPLY=($(compgen -W "error warn info debug trace" -- "$word")); return ;;
@@ -13,13 +13,16 @@ _quire()
     --set) compopt -o nospace; COMPREPLY=($(compgen -W " model.kind= model.file= model.context= model.kernels= model.verify= model.packed_cache= model.packed_limit= ingest.from= ingest.include= ingest.exclude= ingest.as= ingest.text_field= ingest.id_field= ingest.title_field= ingest.encoding= ingest.name_encoding= ingest.max_depth= ingest.max_entries= ingest.max_document= ingest.max_container= ingest.max_ratio= ingest.timeout= ingest.isolation= ingest.memory= chunk.tokens= chunk.min_tokens= prompt.template= prompt.system= prompt.document= prompt.reduce= prompt.date= task.kind= task.strategy= task.questions= task.max_levels= task.partial_tokens= prefill.attention= prefill.batch= prefill.lookahead= decode.max_tokens= decode.batch= decode.temperature= decode.top_k= decode.top_p= decode.min_p= decode.repetition_penalty= decode.seed= decode.stop= decode.stop_repetition= decode.thinking= kv.memory= kv.reuse= kv.disk= kv.disk_limit= kv.codec= kv.keep= kv.ahead= limits.memory= limits.threads= limits.queue= limits.queue_bytes= limits.drain= limits.deadline= limits.deadline_margin= limits.per_document= limits.max_failures= write.to= write.formats= write.chunks= write.partial_ok=" -- "$word")); return ;;
     esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "run check show help inspect tokenize kv doctor bench version --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "run check show status retry diff help inspect tokenize kv doctor bench version --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
     run) options="$common --set --restart --verify-model --quiet-if-locked --progress" files="yaml yml" ;;
     check) options="$common --set" files="yaml yml" ;;
     show) options="$common --set --prompt" files="yaml yml" ;;
+    status) options="$common --set --json" files="yaml yml" ;;
+    retry) options="$common --set --failed" files="yaml yml" ;;
+    diff) options="$common" ;;
     help) options="$common --markdown --schema --completion" words=$topics ;;
     inspect) options="$common --context --batch" files="gguf" ;;
     tokenize) options="$common --ids --special" files="gguf" ;;

@@ -175,7 +175,8 @@ struct ledger_look {
     int64_t active_ms; /* last time that something was written */
     bool finished;     /* the last run came to its end */
     int64_t by_status[3], again;
-    int64_t sources, answers, flights, flight_tokens;
+    int64_t sources, found; /* files read to their end, and the documents in them */
+    int64_t answers, flights, flight_tokens;
     char last[32], last_detail[256]; /* action */
     int64_t last_ms;
 };

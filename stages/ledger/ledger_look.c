@@ -70,13 +70,14 @@ int ledger_look(const char *folder, struct ledger_look *out, struct err *e)
                                        &out->by_status[2], &out->again},
                          4, e);
         if (!rc)
-            rc = numbers(
-                &db,
-                "SELECT (SELECT count(*) FROM source), (SELECT count(*) FROM answer),"
-                " (SELECT count(*) FROM flight), (SELECT ifnull(sum(length(tokens)), 0) / 4 "
-                "FROM flight)",
-                (int64_t *[]){&out->sources, &out->answers, &out->flights, &out->flight_tokens},
-                4, e);
+            rc = numbers(&db,
+                         "SELECT (SELECT count(*) FROM source WHERE docs >= 0),"
+                         " (SELECT ifnull(sum(docs), 0) FROM source WHERE docs >= 0),"
+                         " (SELECT count(*) FROM answer), (SELECT count(*) FROM flight),"
+                         " (SELECT ifnull(sum(length(tokens)), 0) / 4 FROM flight)",
+                         (int64_t *[]){&out->sources, &out->found, &out->answers, &out->flights,
+                                       &out->flight_tokens},
+                         5, e);
         if (!rc)
             rc = last_action(&db, out, e);
     }

@@ -350,7 +350,58 @@ def answers(c, a):
             c.that(f'runs were stopped{what}', stopped > 1, stopped)
 
 
-CASES = [killed, answers, edited, restarted_and_killed, inputs, not_opened, ledger_lost, bytes_changed, results_cut]
+def commands(c, a):
+    """status while a run is at work, stopped and finished; retry --failed; diff."""
+    with Rig(a.quire, documents(30), NULL, JOB) as rig:
+        job = Job(rig)
+
+        def quire(*words):
+            p = subprocess.run([a.quire, *words], env=rig.env, capture_output=True, text=True, timeout=60)
+            return p.returncode, p.stdout, p.stderr
+
+        here = [rig.dir / 'job.yaml', '--set', f'write.to={job.out}']
+        status = lambda: json.loads(quire('status', *here, '--json')[1])     # noqa: E731
+        c.that('not begun', status()['state'] == 'not begun' and not job.out.exists())
+        c.that('retry before any run', quire('retry', *here, '--failed')[0] == 2)
+        part = job.out / 'results.jsonl.partial'
+        p = job.start()
+        while p.poll() is None and not (part.is_file() and part.read_bytes()):
+            time.sleep(0.001)
+        p.send_signal(signal.SIGSTOP)
+        s = status()
+        c.that('running', s['state'] == 'running' and f'pid {p.pid} on ' in s['holder'], s)
+        c.that('text', 'state       running: pid' in quire('status', *here)[1])
+        c.that('retry while it runs', quire('retry', *here, '--failed')[0] == 75)
+        p.kill()
+        p.communicate()
+        s = status()
+        c.that('stopped', s['state'] == 'stopped' and s['holder'] is None and s['runs'] == 1, s)
+        finishes(c, 'after status', job)
+        s = status()
+        c.that('finished', s['state'] == 'finished' and s['runs'] == 2, s)
+        d = s['documents']
+        c.that('its counts', (d['done'], d['found']) == (30, 30) and d['failed'] == job.report()['documents']['failed'], d)
+        code, out, _ = quire('retry', *here, '--failed')
+        c.that('retry', code == 0 and out.startswith(f'{d["failed"]} failed documents'), out)
+        c.that('marked', status()['documents']['again'] == d['failed'])
+        finishes(c, 'after retry', job)
+        k = job.report()['documents']
+        c.that('only those were done', k['found'] - k['kept'] == d['failed'], k)
+        same = rig.dir / 'same'
+        shutil.copytree(job.out, same)
+        c.that('diff of equals', quire('diff', job.out, same) == (0, '', ''))
+        lines = (same / 'results.jsonl').read_text().splitlines()
+        lines[4] = lines[4].replace('"answer":"', '"answer":"X')
+        lines[8] = lines[8].replace('"code":"device"', '"code":"io"')
+        (same / 'results.jsonl').write_text('\n'.join(lines[:-1]) + '\n')
+        code, out, _ = quire('diff', job.out, same / 'results.jsonl')
+        want = ['answer  ', 'status  ', 'first   ']
+        c.that('diff', code == 1 and [x[:8] for x in out.splitlines()] == want and 'failed device -> failed io' in out, out)
+        c.that('diff of nothing', quire('diff', job.out, rig.dir / 'nowhere')[0] == 3)
+        c.that('diff of something else', quire('diff', rig.dir / 'job.yaml', job.out)[0] == 3)
+
+
+CASES = [commands, killed, answers, edited, restarted_and_killed, inputs, not_opened, ledger_lost, bytes_changed, results_cut]
 
 
 def main():
