@@ -119,14 +119,16 @@ int db_exec(struct db *db, const char *text, struct err *e)
                : db_fail(db, "cannot be used", e);
 }
 
-/* The number that a pragma gives, or -1. */
-static int64_t pragma(struct db *db, const char *text)
+/* The number that a pragma gives; -1 with an error. */
+static int64_t pragma(struct db *db, const char *text, struct err *e)
 {
     sqlite3_stmt *s = NULL;
     int64_t v = -1;
     if (sqlite3_prepare_v2(db->handle, text, -1, &s, NULL) == SQLITE_OK &&
         sqlite3_step(s) == SQLITE_ROW)
         v = sqlite3_column_int64(s, 0);
+    else
+        db_fail(db, "cannot be read", e);
     sqlite3_finalize(s);
     return v;
 }
@@ -147,12 +149,15 @@ static int make_tables(struct db *db, struct err *e)
 int db_check(struct db *db, struct err *e)
 {
     sqlite3_stmt *s = NULL;
-    bool good =
-        sqlite3_prepare_v2(db->handle, "PRAGMA quick_check(1)", -1, &s, NULL) == SQLITE_OK &&
-        sqlite3_step(s) == SQLITE_ROW && sqlite3_column_text(s, 0) &&
-        strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
+    if (sqlite3_prepare_v2(db->handle, "PRAGMA quick_check(1)", -1, &s, NULL) != SQLITE_OK ||
+        sqlite3_step(s) != SQLITE_ROW)
+        db_fail(db, "cannot be checked",
+                e); /* that it could not be read does not make it bad */
+    else if (!sqlite3_column_text(s, 0) ||
+             strcmp((const char *)sqlite3_column_text(s, 0), "ok") != 0)
+        err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: its check fails");
     sqlite3_finalize(s);
-    return good ? 0 : err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: its check fails");
+    return -(int)e->code;
 }
 
 /* A statement for every text: a table that is not as it should be shows here, not in the middle of a run. */
@@ -179,11 +184,12 @@ int db_open(struct db *db, const char *path, bool make, struct err *e)
     int rc = db_exec(db, "PRAGMA cell_size_check = 1; PRAGMA synchronous = NORMAL", e);
     if (!rc && make)
         rc = db_exec(db, "PRAGMA journal_mode = WAL", e);
-    if (!rc && make && pragma(db, "PRAGMA schema_version") == 0)
+    if (!rc && make && pragma(db, "PRAGMA schema_version", e) == 0)
         rc = make_tables(db, e);
-    if (!rc && pragma(db, "PRAGMA application_id") != APPLICATION)
+    /* The error of a pragma is the first one, and stays. */
+    if (!rc && pragma(db, "PRAGMA application_id", e) != APPLICATION)
         rc = err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: no ledger of quire");
-    if (!rc && pragma(db, "PRAGMA user_version") != VERSION)
+    if (!rc && pragma(db, "PRAGMA user_version", e) != VERSION)
         rc = err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: of another version of quire");
     return rc ? rc : prepare_all(db, e);
 }

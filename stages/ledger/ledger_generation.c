@@ -14,7 +14,7 @@ void ledger_settings_add(struct ledger_settings *s, const char *key, const char 
 {
     struct ledger_setting *at = mem_resize(s->at, (s->n + 1) * sizeof(*at));
     if (!at)
-        abort();
+        mem_none("the settings of the job");
     s->at = at;
     s->at[s->n++] = (struct ledger_setting){mem_strdup(key), mem_strdup(value), limit};
 }
