@@ -89,6 +89,12 @@ char *mem_strdup(const char *s)
     return memcpy(mem_need(n), s, n);
 }
 
+void mem_insist(const struct err *e)
+{
+    if (e->code == ERR_NOMEM)
+        mem_none(e->msg);
+}
+
 void mem_fail_after(long k)
 {
     atomic_store(&fail_after, k);

@@ -34,6 +34,8 @@ char *mem_strdup(const char *s) __attribute__((returns_nonnull));
 /* Says on standard error that there is no memory for `what` and ends the process with MEM_EXIT. Nothing that
  * was registered to run at the end is run: it would need memory. */
 void mem_none(const char *what) __attribute__((noreturn));
+/* Where any error of a short bounded text means that it is too long: mem_none() if it means that there was no memory. */
+void mem_insist(const struct err *e);
 enum { MEM_EXIT = 3 }; /* the job stopped and can be resumed: docs/output.md */
 
 /* Under the address sanitizer, touching p[0, n) is a fault until the block is freed; elsewhere this does nothing. For the

@@ -1,5 +1,6 @@
 #include "stages/ingest/charset.h"
 
+#include "stages/base/mem.h"
 #include "stages/base/utf8.h"
 
 #include <errno.h>
@@ -68,17 +69,17 @@ const struct charset *charset_detect(const unsigned char *p, size_t n)
     if (n - from > DETECT_BYTES)
         n = from + DETECT_BYTES;
     uchardet_t u = uchardet_new();
-    const struct charset *found = NULL;
-    if (u && uchardet_handle_data(u, (const char *)p + from, n - from) == 0) {
-        uchardet_data_end(u);
-        const char *label = uchardet_get_charset(u);
-        found = charset_find(label, strlen(label));
-        /* The whole is not UTF-8 (that was tried), so the detector means a part of it. */
-        if (found && !found->iconv)
-            found = NULL;
-    }
-    if (u)
-        uchardet_delete(u);
+    const struct charset *found;
+    /* It fails for nothing else. */
+    if (!u || uchardet_handle_data(u, (const char *)p + from, n - from) != 0)
+        mem_none("the detection of a character encoding");
+    uchardet_data_end(u);
+    const char *label = uchardet_get_charset(u);
+    found = charset_find(label, strlen(label));
+    /* The whole is not UTF-8 (that was tried), so the detector means a part of it. */
+    if (found && !found->iconv)
+        found = NULL;
+    uchardet_delete(u);
     return found;
 }
 
@@ -245,9 +246,12 @@ int charset_decode(const struct charset *c, const unsigned char *p, size_t n,
     if (!c->iconv)
         return decode_utf8(&k, (const char *)p, n, d, e);
     iconv_t cd = iconv_open("UTF-8", c->iconv);
-    if (cd == (iconv_t)-1)
+    if (cd == (iconv_t)-1 && errno == EINVAL)
         return err_set(e, REACH_DOC, ERR_UNSUPPORTED,
                        "the encoding %s is not known to this system", c->name);
+    if (cd == (iconv_t)-1)
+        return err_set(e, REACH_DOC, errno == ENOMEM ? ERR_NOMEM : ERR_IO,
+                       "cannot decode %s: %s", c->name, strerror(errno));
     int rc = decode_iconv(&k, c, cd, (const char *)p, n, d, e);
     iconv_close(cd);
     return rc;

@@ -294,7 +294,7 @@ static void add(struct html *h, const char *s, size_t n)
         /* A title over the bound keeps what fitted. */
         struct err full = {0};
         if (buf_add(&h->title, s, n, &full) != 0)
-            return;
+            mem_insist(&full);
     } else if (n > 0) {
         check(h, text_add(&h->x->out, s, n, h->e));
     }
@@ -344,6 +344,7 @@ static void take_title(struct html *h)
     if (h->title.len > 0 && text_add(&t, h->title.data, h->title.len, &e) == 0 &&
         text_close(&t, &e) == 0 && t.text.len > 0)
         h->x->title = buf_take(&t.text);
+    mem_insist(&e);
     text_out_release(&t);
 }
 

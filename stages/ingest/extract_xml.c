@@ -62,6 +62,7 @@ static void close_block(struct xml *m)
     if (m->heading && !m->titled && m->x->out.open.len > 0) {
         struct err too_long = {0};
         m->titled = buf_add(&m->title, m->x->out.open.data, m->x->out.open.len, &too_long) == 0;
+        mem_insist(&too_long);
     }
     int rc = text_close(&m->x->out, m->e);
     if (rc != 0)

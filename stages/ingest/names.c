@@ -42,13 +42,16 @@ char *label_new(const char *raw, size_t n, const struct charset *legacy)
             n = decoded.len;
         }
     }
+    mem_insist(&e);
     /* A name over the bound ends in dots: it is a label. */
     err_clear(&e);
     if (add_printable(&out, raw, n, &e) != 0 && out.len + 3 <= MAX_LABEL) {
+        mem_insist(&e);
         err_clear(&e);
         if (buf_adds(&out, "...", &e) != 0)
             buf_clear(&out);
     }
+    mem_insist(&e);
     buf_release(&decoded);
     return buf_take(&out);
 }
@@ -113,7 +116,9 @@ static bool add_legacy_name(void *to, const char *name, size_t len, bool utf8_fl
     struct err e = {0};
     if (utf8_flag || utf8_valid_prefix(name, len) == len)
         return true;
-    return buf_add(&s->names, name, len, &e) == 0 && buf_addc(&s->names, '\n', &e) == 0;
+    bool room = buf_add(&s->names, name, len, &e) == 0 && buf_addc(&s->names, '\n', &e) == 0;
+    mem_insist(&e);
+    return room;
 }
 
 const struct charset *zip_names_charset(int fd, int64_t max, struct err *e)

@@ -109,8 +109,9 @@ static int report(struct unpack *u, const char *what, struct err *e)
     if (u->in.code)
         return err_set(e, REACH_DOC, u->in.code, "%s", u->in.msg);
     const char *msg = archive_error_string(u->a);
+    /* Without memory it may not even say so. */
     if (!msg || !*msg)
-        msg = "no reason given";
+        msg = errno == ENOMEM ? "cannot allocate memory" : "no reason given";
     enum err_code code = ERR_CORRUPT;
     if (strstr(msg, "ncrypt") || strstr(msg, "assphrase"))
         code = ERR_ENCRYPTED;
@@ -186,6 +187,7 @@ int unpack_open(struct unpack **out, struct stream *outer, enum layer layer, boo
     } else {
         archive_read_set_read_callback(u->a, read_in_order);
     }
+    errno = 0;
     bool opened = archive_read_open1(u->a) >= ARCHIVE_WARN;
     /* To find out the format, libarchive reads ahead. For a compression that fails there it
      * reports no error: it finds the format "empty". */
