@@ -79,16 +79,16 @@ struct rule {
     uint64_t first, every; /* every: 0 only the first, ALWAYS, or each so many after it */
     int how;               /* an errno, or SHORT */
     char pattern[256];     /* "": any */
-    atomic_ullong seen;    /* with a pattern: calls that matched */
 };
 
 struct counts {
     atomic_ullong calls[OP_COUNT], failed;
+    atomic_ullong matched[MAX_RULES]; /* calls that a rule with a pattern looked at */
 };
 
 static struct rule rules[MAX_RULES];
 static int n_rules;
-static struct counts own, *counts = &own;
+static struct counts *counts; /* set before `active` */
 static atomic_bool active;
 
 /* ---- rules ---- */
@@ -148,20 +148,23 @@ static void read_rules(void)
             parse_rule(one);
 }
 
+/* Of one file, or without it of this process and those that it forks. */
 static void share_counts(void)
 {
     const char *path = getenv("QUIRE_FAULTS_COUNTS");
-    if (!path)
-        return;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0 || syscall(SYS_ftruncate, fd, (long)sizeof(*counts)) != 0)
-        bad_rule(path);
-    long p =
-        syscall(SYS_mmap, NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+    int fd = -1;
+    if (path) {
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0 || syscall(SYS_ftruncate, fd, (long)sizeof(*counts)) != 0)
+            bad_rule(path);
+    }
+    long p = syscall(SYS_mmap, NULL, sizeof(*counts), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | (path ? 0 : MAP_ANONYMOUS), fd, 0L);
     if (p == -1)
-        bad_rule(path);
+        bad_rule("counts");
     counts = (struct counts *)p;
-    syscall(SYS_close, fd);
+    if (path)
+        syscall(SYS_close, fd);
 }
 
 static bool chosen(const struct rule *r, uint64_t n)
@@ -185,7 +188,7 @@ static int fault(enum op op, const char *path)
         if (r->pattern[0]) {
             if (!path || fnmatch(r->pattern, path, 0) != 0)
                 continue;
-            nth = atomic_fetch_add(&r->seen, 1) + 1;
+            nth = atomic_fetch_add(&counts->matched[i], 1) + 1;
         }
         if (chosen(r, nth)) {
             atomic_fetch_add(&counts->failed, 1);
