@@ -48,14 +48,14 @@ const struct opt ingest_opts[] = {
      "Largest ratio of delivered to packed bytes of an entry, checked after the first MiB."},
     {"timeout", OPT_SECONDS, AT(timeout), "60s", 0.01, 86400, NULL, OPT_LIMIT,
      "Longest time to read and extract one document."},
-    {"isolation", OPT_ENUM, AT(isolation), "auto", 0, 0, isolation_names, 0,
+    {"isolation", OPT_ENUM, AT(isolation), "auto", 0, 0, isolation_names, OPT_FREE,
      "Documents are read by a process of its own, without files, network or other processes: "
      "one that "
      "crashes it or asks too much of it fails alone. yes: not without a filter of system "
      "calls. auto: "
      "with a warning where the kernel has none. no: in the process of the run, to look for "
      "errors."},
-    {"memory", OPT_BYTES, AT(memory), "0", 0, 0x1p40, NULL, 0,
+    {"memory", OPT_BYTES, AT(memory), "0", 0, 0x1p40, NULL, OPT_LIMIT,
      "Memory that reading may take; a document that needs more fails. 0: a few times "
      "max_document, and "
      "192 MiB for the dictionaries of decompressors. Counted in the plan."},
