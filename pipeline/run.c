@@ -108,8 +108,9 @@ static void on_deadline(struct run *run)
 {
     double drain = run->job->limits.drain;
     run->drain_until_us = gate_drain_until(&run->gate, (int64_t)(drain * 1e6));
+    int64_t left = run->drain_until_us - clock_us();
     log_warn("run", "limits.deadline: finishing what was begun, at most %.0f s",
-             (double)(run->drain_until_us - clock_us()) / 1e6);
+             left > 0 ? (double)left / 1e6 : 0);
     atomic_store(&run->gate.no_time, true);
     atomic_store(&run->cancel, true);
     flow_drain(run->flow);

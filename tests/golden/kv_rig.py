@@ -74,13 +74,18 @@ class Run:
     def __init__(self, out, code, log, seconds):
         self.out, self.code, self.log, self.seconds = out, code, log, seconds
         self.records, self.report = b'', {}
-        if (out / 'run.json').is_file():
-            self.report = json.loads((out / 'run.json').read_bytes())
-        if (out / 'results.jsonl').is_file():
-            self.records = (out / 'results.jsonl').read_bytes()
+        self.report = json.loads(self.read('run.json') or '{}')
+        self.records = self.read('results.jsonl')
         self.kv = Counters(self.report.get('kv', {}))
         self.prefilled = Counters(self.report.get('tokens', {}))['prefilled']
         self.told = self.kv or log[-2000:]      # for a check that fails
+
+    def read(self, name):
+        """A file of the output folder, finished or not; b'' when there is none."""
+        for path in (self.out / name, self.out / f'{name}.partial'):
+            if path.is_file():
+                return path.read_bytes()
+        return b''
 
     def hits(self, tier):
         return Counters(self.kv.get('hit_tokens', {}))[tier]

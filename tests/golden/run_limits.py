@@ -33,6 +33,7 @@ def rig(quire, *docs):
 
 
 def statuses(run):
+    """Of the records that are there; those of a run that ended early wait for the next one."""
     return [(r['status'], (r['error'] or {}).get('code')) for r in map(json.loads, run.records.splitlines())]
 
 

@@ -35,7 +35,7 @@ HOW = [('alloc', 'ENOMEM', 'memory'), ('read', 'EIO', 'Input/output error'), ('w
        ('open', 'EMFILE', 'Too many open files'), ('mmap', 'ENOMEM', 'memory'), ('thread', 'EAGAIN', 'thread')]
 # The words of SQLite for the same, which takes EIO while it reads for a damaged file.
 SQLITE = {'Input/output error': ['disk I/O error', 'malformed'], 'No space left on device': ['disk is full'],
-          'Too many open files': ['unable to open database file']}
+          'Too many open files': ['unable to open database file'], 'memory': ['disk I/O error']}
 # What a correct program does not notice.
 HARMLESS = ['read:1/2:short', 'write:1/2:short', 'read:1+:short', 'write:1+:short', 'read:1/2:EINTR', 'write:1/2:EINTR',
             'sync:1/2:EINTR:*.partial', 'read:1/3:EINTR;write:1/2:short;sync:2/3:EINTR:*.partial']
