@@ -97,7 +97,33 @@ def process_group(c, quire, quick):
         rounds(c, rig, 'group', 3 if quick else 20, send, 2)
 
 
-CASES = [parallel, process_group]
+def durable(c, quire, quick):
+    """On the first signal the ledger is brought up to date before anything else: its note of the signal is the last of it."""
+    took = []
+    with Rig(quire, DOCS, ['limits.drain=5s'], JOB) as rig:
+        for i in range(3 if quick else 15):
+            words, out = rig.command([], None)
+            p = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=rig.env)
+            partial = out / 'results.jsonl.partial'
+            while p.poll() is None and not (partial.exists() and partial.stat().st_size):
+                time.sleep(0.005)
+            db = sqlite3.connect(f'file:{out}/.ledger/ledger.sqlite?mode=ro', uri=True)
+            start = time.monotonic()
+            p.send_signal(signal.SIGTERM)
+            while p.poll() is None and time.monotonic() < start + 10:
+                if db.execute("SELECT 1 FROM action WHERE what = 'signal'").fetchone():
+                    took.append(time.monotonic() - start)
+                    break
+                time.sleep(0.001)
+            p.kill()
+            p.wait()
+            db.close()
+    took.sort()
+    print(f'  the ledger is durable after {[round(1000 * t) for t in took]} ms')
+    c.that('durable within 100 ms', took and took[0] < 0.1, took)    # the best: others may use the machine, too
+
+
+CASES = [parallel, process_group, durable]
 
 
 def main():
