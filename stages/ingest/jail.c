@@ -59,10 +59,10 @@ static int limit_memory(uint64_t bytes, struct err *e)
 {
     statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     memory_before = address_space();
-    memory_limit = bytes;
 #ifdef SANITIZED
     bytes = 0;
 #endif
+    memory_limit = bytes;
     if (!bytes)
         return 0;
     if (memory_before == 0)

@@ -11,11 +11,6 @@
 /* What Markdown could take for markup, HTML included, within a line. */
 static const char markdown_special[] = "\\`*_~[]()<>&#!|$";
 
-static bool plain(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 static const char *text_at(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -38,21 +33,7 @@ static const char *label(const struct result_line *l)
 
 void markdown_name(const struct result_line *l, char *out, size_t cap)
 {
-    enum { SLUG = 40 };
-    char slug[SLUG + 1];
-    size_t n = 0;
-    for (const char *s = label(l); *s && n < SLUG; s++) {
-        char c = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
-        if (plain(c))
-            slug[n++] = c;
-        else if (n > 0 && slug[n - 1] != '-')
-            slug[n++] = '-';
-    }
-    while (n > 0 && slug[n - 1] == '-')
-        n--;
-    slug[n] = '\0';
-    snprintf(out, cap, "summaries/%06" PRId64 "-%s%s%.8s.md", l->ordinal, slug, n ? "-" : "",
-             l->id);
+    snprintf(out, cap, "summaries/%06" PRId64 "-%.8s.md", l->ordinal, l->id);
 }
 
 /* Controls, line separators, and marks that turn the direction of the text around them. */

@@ -8,8 +8,8 @@
 /* The page: front matter, the answer or answers, then the partial answers if they were kept. */
 int markdown_page(const struct result_line *l, struct buf *out, struct err *e) MUST_CHECK;
 
-/* "summaries/000012-a-title-1f0c2d3e.md": ordinal, what can be used of the title or entry name, id. Names from
- * documents are never paths: only a-z, 0-9 and - get through. out[cap]; cap >= 96. */
+/* "summaries/000012-1f0c2d3e.md": ordinal and id. Nothing that a document says of itself gets into a name. out[cap];
+ * cap >= 64. */
 void markdown_name(const struct result_line *l, char *out, size_t cap);
 
 #endif

@@ -102,7 +102,7 @@ def tar_header(name, size, kind=b'0'):
 
 def hostile(scale):
     """(name, bytes), the large ones of 16 MiB / scale."""
-    big, r = 16 * MIB // scale, random.Random(7)
+    big, r = 16 * MIB // scale - 4096, random.Random(7)
     fill = lambda unit: unit * (big // len(unit))
     zeros = bytes(64 * MIB // scale)
     yield 'bomb.zip', zip_of([('zeros.txt', zeros), ('after.txt', b'after')])
@@ -353,7 +353,7 @@ def main():
         if a.only != 'kills':
             try_files(rig, c, 8 if a.quick or sanitized else 1, a.only, sanitized)
         if a.only in ('', 'kills'):
-            try_kills(rig, c, 2 if a.quick or sanitized else 1, 1 if a.quick else 5)
+            try_kills(rig, c, 2, 1 if a.quick else 3)
     finally:
         shutil.rmtree(rig.dir)
     return c.report()

@@ -167,7 +167,7 @@ static void the_answers_to_all_questions_make_one_record(void **state)
     doc_unref(d);
     finish(f, true);
     char *text = contents(f, "results.jsonl"),
-         *page = contents(f, "summaries/000000-31-txt-00000000.md");
+         *page = contents(f, "summaries/000000-00000000.md");
     json_t *o = line(text, 0), *list = json_object_get(o, "answers");
     assert_int_equal(json_array_size(list), 2);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "answer")),
