@@ -1,220 +1,277 @@
-/* Attention over pages, a tile of rows at a time (attn_tile.h).
+/* Attention over pages: the products and the weights (attn_tiles.h).
  *
- * Few rows read halves directly; for many a page is widened to floats once. */
-#include "kernels/cpu/attn_tile.h"
+ * Six rows by 16 keys, or by 16 channels, are 12 sums: 2 loads and 6 broadcasts for 12 products. Up to three rows take 32
+ * at a time, or their few sums would wait for themselves. Weights are made for 8 rows at a time, so that
+ * their maxima and sums fold together. */
+#include "kernels/cpu/attn_tiles.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd_avx2.h"
-#include "kernels/team.h"
 
-enum { TILE_ROWS = 6 };
+enum { BLOCK = 8 };
 
-/* Eight halves or floats from value i on. */
-TILE_INLINE __m256 load8(bool half, const void *p, size_t i)
+TILE_INLINE __m256 start_of(const struct attn_product *p, int r, int v)
 {
-    return half ? load_halves((const uint16_t *)p + i) : _mm256_loadu_ps((const float *)p + i);
+    if (!p->go_on)
+        return _mm256_setzero_ps();
+    __m256 c = _mm256_loadu_ps(p->c + r * ATTN_SQUARE + 8 * v);
+    return p->shrink ? _mm256_mul_ps(c, _mm256_broadcast_ss(p->shrink + r)) : c;
 }
 
-/* A matrix times some rows, 16 lanes wide: c[r][0..15] = start + sum_k a[r][k] * w[k][0..15], k rising from 0.
- * start is +0, or c[r] * shrink[r]. Rows of w are ld_w values apart, of a and c ld_a and ld_c floats. */
-struct product {
-    const void *w;
-    size_t ld_w;
-    int n;
-    const float *a;
-    size_t ld_a;
-    float *c;
-    size_t ld_c;
-    const float *shrink;
-};
-
-TILE_INLINE void multiply(const struct product *p, int rows, bool half)
+/* Half v of a vector of the matrix' row k, which begins at w. */
+TILE_INLINE __m256 load_vector(enum attn_matrix kind, const char *w, size_t ld, int v)
 {
-    __m256 s[TILE_ROWS][2];
+    const char *p = w + attn_matrix_at(kind, ld, 0, (size_t)v / 2);
+    return kind == ATTN_FLOATS ? _mm256_loadu_ps((const float *)(const void *)p + v % 2 * 8)
+                               : load_halves((const uint16_t *)(const void *)p + v % 2 * 8);
+}
+
+/* One k: its row of the matrix at w, its values of a from `a` on. Two vectors at a time: 12 sums leave no room for more. */
+TILE_INLINE void step(__m256 s[ATTN_GROUP][4], enum attn_matrix kind, const char *w, size_t ld,
+                      const float *a, int rows, int vectors)
+{
     UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-    for (int h = 0; h < 2; h++)
-        s[r][h] = p->shrink ? _mm256_mul_ps(_mm256_loadu_ps(p->c + (size_t)r * p->ld_c + 8 * h),
-                                            _mm256_broadcast_ss(p->shrink + r))
-                            : _mm256_setzero_ps();
-    const float *a = p->a;
-    size_t ld_a = p->ld_a, ld_w = p->ld_w;
-    for (int k = 0; k < p->n; k++) {
-        __m256 w0 = load8(half, p->w, (size_t)k * ld_w),
-               w1 = load8(half, p->w, (size_t)k * ld_w + 8);
+    for (int v = 0; v < vectors; v += 2) {
+        __m256 x0 = load_vector(kind, w, ld, v), x1 = load_vector(kind, w, ld, v + 1);
+        PIN(x0); /* or they are loaded again for each row */
+        PIN(x1);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            __m256 x = _mm256_broadcast_ss(a + (size_t)r * ld_a + k);
-            s[r][0] = _mm256_fmadd_ps(w0, x, s[r][0]);
-            s[r][1] = _mm256_fmadd_ps(w1, x, s[r][1]);
-            PIN(s[r][0]);
-            PIN(s[r][1]);
+            __m256 y; /* as asm, or all rows' are kept, and sums spilled for them */
+            __asm__ volatile("vbroadcastss %1, %0" : "=x"(y) : "m"(a[r * ATTN_SQUARE]));
+            add_product8(&s[r][v], x0, y);
+            add_product8(&s[r][v + 1], x1, y);
         }
     }
+}
+
+/* vectors: 2, or 4 for up to three rows. */
+TILE_INLINE void multiply_group(const struct attn_product *p, int rows, int vectors,
+                                enum attn_matrix kind)
+{
+    enum { STEPS = 4 };
+    __m256 s[ATTN_GROUP][4];
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
-    for (int h = 0; h < 2; h++)
-        _mm256_storeu_ps(p->c + (size_t)r * p->ld_c + 8 * h, s[r][h]);
+    for (int v = 0; v < vectors; v++)
+        s[r][v] = start_of(p, r, v);
+    const char *w = p->w;
+    const float *a = p->a;
+    size_t ld = p->ld, line = attn_matrix_at(kind, ld, 1, 0);
+    int n = p->n;
+    for (; n >= STEPS; n -= STEPS, a += STEPS) {
+        if (n <= p->ask_from && n > p->ask_to) {
+            const char *ahead = p->ahead + (size_t)(p->n - n) * 128;
+            UNROLL
+            for (int i = 0; i < 2 * STEPS; i++)
+                _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+        }
+        UNROLL
+        for (int i = 0; i < STEPS; i++, w += line)
+            step(s, kind, w, ld, a + i, rows, vectors);
+    }
+    for (; n > 0; n--, a++, w += line)
+        step(s, kind, w, ld, a, rows, vectors);
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < vectors; v++)
+        _mm256_storeu_ps(p->c + r * ATTN_SQUARE + 8 * v, s[r][v]);
 }
 
-TILE_INLINE void multiply_rows(const struct product *p, int rows, bool half)
+TILE_INLINE void multiply_16(const struct attn_product *p, int rows, enum attn_matrix kind)
 {
     switch (rows) {
     case 1:
-        multiply(p, 1, half);
+        multiply_group(p, 1, 2, kind);
         break;
     case 2:
-        multiply(p, 2, half);
+        multiply_group(p, 2, 2, kind);
         break;
     case 3:
-        multiply(p, 3, half);
+        multiply_group(p, 3, 2, kind);
         break;
     case 4:
-        multiply(p, 4, half);
+        multiply_group(p, 4, 2, kind);
         break;
     case 5:
-        multiply(p, 5, half);
+        multiply_group(p, 5, 2, kind);
         break;
     default:
-        multiply(p, 6, half);
+        multiply_group(p, 6, 2, kind);
     }
 }
 
-static void multiply_halves(const struct product *p, int rows)
+TILE_INLINE void multiply_32(const struct attn_product *p, int rows, enum attn_matrix kind)
 {
-    multiply_rows(p, rows, true);
+    switch (rows) {
+    case 1:
+        multiply_group(p, 1, 4, kind);
+        break;
+    case 2:
+        multiply_group(p, 2, 4, kind);
+        break;
+    default:
+        multiply_group(p, 3, 4, kind);
+    }
 }
 
-static void multiply_floats(const struct product *p, int rows)
+typedef void group_fn(const struct attn_product *p, int rows);
+
+#define GROUP(name, lanes, kind)                                                               \
+    static                                                                                     \
+        __attribute__((noinline)) void name##_##lanes(const struct attn_product *p, int rows)  \
+    {                                                                                          \
+        multiply_##lanes(p, rows, kind);                                                       \
+    }
+
+GROUP(floats, 16, ATTN_FLOATS)
+GROUP(floats, 32, ATTN_FLOATS)
+GROUP(keys, 16, ATTN_KEYS)
+GROUP(keys, 32, ATTN_KEYS)
+GROUP(values, 16, ATTN_VALUES)
+GROUP(values, 32, ATTN_VALUES)
+
+static void multiply(const struct attn_product *product, int rows)
 {
-    multiply_rows(p, rows, false);
+    static group_fn *const groups[3][2] = {
+        [ATTN_FLOATS] = {floats_16, floats_32},
+        [ATTN_KEYS] = {keys_16, keys_32},
+        [ATTN_VALUES] = {values_16, values_32},
+    };
+    int n = (rows + ATTN_GROUP - 1) / ATTN_GROUP;
+    for (int i = 0; i < n; i++) {
+        struct attn_product p;
+        int count = attn_part(&p, product, rows, i, n), strips = p.lanes / 16;
+        for (int strip = 0, take; strip < strips; strip += take) {
+            struct attn_product s = p;
+            take = count <= 3 && strips - strip >= 2 ? 2 : 1;
+            attn_ask(&s, i * strips + strip, n * strips);
+            attn_skip_lanes(&s, strip);
+            groups[s.kind][take - 1](&s, count);
+        }
+    }
 }
 
-/* Scores of a page become weights; keys outside [begin, end) get +0. Returns what older sums shrink by. */
-static float weigh(float *s, int begin, int end, float *max, float *sum)
+static void widen(float *out, const struct attn_product *product)
+{
+    const struct attn_product p =
+        *product; /* out might be a part of it, for all that compilers know */
+    const char *w = p.w;
+    const size_t line = attn_matrix_at(p.kind, p.ld, 1, 0),
+                 next = attn_matrix_at(p.kind, p.ld, 0, 1);
+    for (int k = 0; k < p.n; k++, w += line, out += ATTN_SQUARE)
+        for (int v = 0; v < p.lanes / 16; v++) {
+            const uint16_t *from = (const void *)(w + (size_t)v * next);
+            _mm256_storeu_ps(out + 16 * v, load_halves(from));
+            _mm256_storeu_ps(out + 16 * v + 8, load_halves(from + 8));
+        }
+}
+
+static void scale(float *to, const float *from, float by, int n)
+{
+    for (int i = 0; i < n; i += 8)
+        _mm256_storeu_ps(
+            to + i, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(from + i), _mm256_set1_ps(by)),
+                                  _mm256_setzero_ps()));
+}
+
+/* ---- weights ---- */
+
+typedef __m256 join_fn(__m256 a, __m256 b);
+
+static inline __m256 join_max(__m256 a, __m256 b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline __m256 join_sum(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+/* Lane r of the result is v[r]'s 8 lanes joined as fold16 joins them once 16 are 8: l with l + 4, then 2, 1. */
+TILE_INLINE __m256 fold_rows(const __m256 v[BLOCK], join_fn *join)
+{
+    __m256 four[4], two[2];
+    UNROLL
+    for (int i = 0; i < 4; i++) /* rows i and 4+i: four lanes of each are left */
+        four[i] = join(_mm256_permute2f128_ps(v[i], v[4 + i], 0x20),
+                       _mm256_permute2f128_ps(v[i], v[4 + i], 0x31));
+    UNROLL
+    for (int i = 0; i < 2; i++) /* rows 4q + {2i, 2i+1} in lanes 4q + {0, 1}, {2, 3} */
+        two[i] = join(_mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0x44),
+                      _mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0xee));
+    return join(_mm256_shuffle_ps(two[0], two[1], 0x88),
+                _mm256_shuffle_ps(two[0], two[1], 0xdd));
+}
+
+/* Keys that a row does not see score -inf. */
+static void hide(float *s, struct attn_view seen)
 {
     const __m256 none = _mm256_set1_ps(-INFINITY);
-    __m256 x[8], v[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, tops = none;
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        __m256i seen =
-            _mm256_andnot_si256(lanes_below(begin - 8 * i), lanes_below(end - 8 * i));
-        x[i] = _mm256_blendv_ps(none, _mm256_loadu_ps(s + 8 * i), _mm256_castsi256_ps(seen));
-        tops = _mm256_max_ps(tops, x[i]);
-    }
-    float top = max8(tops);
-    top = top > *max ? top : *max;
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        x[i] = exp8_below(_mm256_sub_ps(x[i], _mm256_set1_ps(top)));
-        v[i % 2] = _mm256_add_ps(v[i % 2], x[i]);
-        _mm256_storeu_ps(s + 8 * i, x[i]);
-    }
-    float shrink = _mm256_cvtss_f32(exp8_below(_mm256_set1_ps(*max - top)));
-    __m128 l =
-        _mm_fmadd_ss(_mm_set_ss(*sum), _mm_set_ss(shrink), _mm_set_ss(fold16_avx2(v[0], v[1])));
-    *sum = _mm_cvtss_f32(l);
-    *max = top;
-    return shrink;
-}
-
-static void widen(float *out, const uint16_t *in, size_t n)
-{
-    for (size_t i = 0; i < n; i += 8)
-        _mm256_storeu_ps(out + i, load_halves(in + i));
-}
-
-/* One page for up to six rows of the tile, from its row i on. keys, values: as `half` says. */
-static void add_page(const struct attn_tile *t, const struct tile_mem *m, int i, int rows,
-                     int page, const void *keys, const void *values, bool half)
-{
-    int d = t->head_dim;
-    size_t size = half ? 2 : 4, at = (size_t)i * (size_t)d;
-    float *scores = m->scores + (size_t)i * PAGE, shrink[TILE_ROWS];
-    struct page_view seen = page_seen(t, i, rows, page);
-    if (!seen.any)
-        return;
-    for (int g = 0; g < PAGE / 16; g++) {
-        const struct product p = {.w = (const char *)keys + (size_t)g * 16 * (size_t)d * size,
-                                  .ld_w = 16,
-                                  .n = d,
-                                  .a = m->q + at,
-                                  .ld_a = (size_t)d,
-                                  .c = scores + 16 * g,
-                                  .ld_c = PAGE};
-        half ? multiply_halves(&p, rows) : multiply_floats(&p, rows);
-    }
-    for (int r = 0; r < rows; r++)
-        shrink[r] = weigh(scores + r * PAGE, seen.begin[r], seen.end[r], m->max + i + r,
-                          m->sum + i + r);
-    for (int c = 0; c < d; c += 16) {
-        const struct product p = {.w = (const char *)values + (size_t)c * size,
-                                  .ld_w = (size_t)d,
-                                  .n = seen.written,
-                                  .a = scores,
-                                  .ld_a = PAGE,
-                                  .c = m->out + at + c,
-                                  .ld_c = (size_t)d,
-                                  .shrink = shrink};
-        half ? multiply_halves(&p, rows) : multiply_floats(&p, rows);
+    for (int i = 0; i < KERN_PAGE_TOKENS; i += 8) {
+        __m256i here =
+            _mm256_andnot_si256(lanes_below(seen.begin - i), lanes_below(seen.end - i));
+        _mm256_storeu_ps(
+            s + i, _mm256_blendv_ps(none, _mm256_loadu_ps(s + i), _mm256_castsi256_ps(here)));
     }
 }
 
-static void attend(const struct attn_tile *t, float *scratch)
+/* Up to 8 rows, in steps over all of them. */
+static void weigh_block(float *s, int rows, float *max, float *sum, float *shrink)
 {
-    int d = t->head_dim, rows = tile_rows(t);
-    struct tile_mem m = tile_mem_at(scratch, rows, d);
-    const struct kern_attn_rows *call = t->call;
-    tile_begin(t, &m);
-    int begin = visible_keys(call, t->first).begin, end = visible_keys(call, t->end - 1).end;
-    for (int page = begin / PAGE; page * PAGE < end; page++) {
-        const uint16_t *k = (const uint16_t *)call->slices[page] + page_head_at(t->kv_head, d);
-        const uint16_t *v = k + page_value_at(0, 0, d);
-        bool half = rows <= TILE_ROWS;
-        if (!half) {
-            widen(m.keys, k, PAGE * (size_t)d);
-            widen(m.values, v,
-                  (size_t)(end - page * PAGE < PAGE ? end - page * PAGE : PAGE) * (size_t)d);
+    enum { PAGE = KERN_PAGE_TOKENS };
+    float tops[BLOCK];
+    __m256 v[BLOCK];
+    for (int r = 0; r < BLOCK; r++)
+        v[r] = _mm256_setzero_ps();
+    for (int r = 0; r < rows; r++) {
+        const float *x = s + r * PAGE;
+        v[r] = _mm256_loadu_ps(x);
+        UNROLL
+        for (int i = 1; i < 8; i++)
+            v[r] = _mm256_max_ps(v[r], _mm256_loadu_ps(x + 8 * i));
+    }
+    __m256 old = load_left(max, rows), top = _mm256_max_ps(fold_rows(v, join_max), old);
+    _mm256_storeu_ps(tops, top);
+    for (int r = 0; r < rows; r++) {
+        float *x = s + r * PAGE;
+        __m256 t = _mm256_broadcast_ss(tops + r), low = _mm256_setzero_ps(), high = low;
+        UNROLL
+        for (int i = 0; i < 8; i += 2) {
+            __m256 e0 = exp8_below(_mm256_sub_ps(_mm256_loadu_ps(x + 8 * i), t));
+            __m256 e1 = exp8_below(_mm256_sub_ps(_mm256_loadu_ps(x + 8 * i + 8), t));
+            low = _mm256_add_ps(low, e0);
+            high = _mm256_add_ps(high, e1);
+            _mm256_storeu_ps(x + 8 * i, e0);
+            _mm256_storeu_ps(x + 8 * i + 8, e1);
         }
-        for (int i = 0; i < rows; i += TILE_ROWS)
-            add_page(t, &m, i, rows - i < TILE_ROWS ? rows - i : TILE_ROWS, page,
-                     half ? (const void *)k : m.keys, half ? (const void *)v : m.values, half);
+        v[r] = _mm256_add_ps(low, high); /* the first step of fold16 */
     }
-    for (int i = 0; i < rows; i++) {
-        __m256 r = _mm256_set1_ps(1.0f / m.sum[i]);
-        float *o = m.out + (size_t)i * (size_t)d;
-        for (int c = 0; c < d; c += 8)
-            _mm256_storeu_ps(o + c, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(o + c), r),
-                                                  _mm256_setzero_ps()));
-    }
-    tile_end(t, &m);
+    __m256 shrunk = exp8_below(_mm256_sub_ps(old, top));
+    __m256 total = _mm256_fmadd_ps(load_left(sum, rows), shrunk, fold_rows(v, join_sum));
+    store_left(shrink, rows, shrunk);
+    store_left(sum, rows, total);
+    store_left(max, rows, top);
 }
 
-struct attention {
-    const struct attn_plan *plan;
-    float *scratch;
-    size_t own; /* of a thread */
-};
-
-static void attend_tiles(void *arg, int begin, int end, int thread)
+static void weigh(float *s, int rows, const struct attn_view *seen, float *max, float *sum,
+                  float *shrink)
 {
-    const struct attention *a = arg;
-    for (int i = begin; i < end; i++) {
-        const struct attn_tile t = tile_at(a->plan, i);
-        attend(&t, a->scratch + (size_t)thread * a->own);
-    }
+    for (int r = 0; seen && r < rows; r++)
+        hide(s + r * KERN_PAGE_TOKENS, seen[r]);
+    for (int r = 0; r < rows; r += BLOCK)
+        weigh_block(s + r * KERN_PAGE_TOKENS, rows - r < BLOCK ? rows - r : BLOCK, max + r,
+                    sum + r, shrink + r);
 }
 
 void attn_avx2(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
                int head_dim, void *scratch)
 {
-    if (head_dim % 16 != 0) {
+    static const struct attn_ops ops = {multiply, weigh, scale, widen};
+    if (head_dim % 16 == 0)
+        attn_tiles(&ops, calls, n_calls, n_head, n_kv_head, head_dim, scratch);
+    else
         attn_ref(calls, n_calls, n_head, n_kv_head, head_dim, scratch);
-        return;
-    }
-    struct attn_plan p;
-    int total = attn_plan_make(&p, calls, n_calls, n_head, n_kv_head, head_dim, team_threads());
-    struct attention a = {&p, scratch, attn_thread_floats(p.group, head_dim)};
-    team_run(total, 1, attend_tiles, &a);
 }

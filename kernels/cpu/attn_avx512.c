@@ -1,244 +1,265 @@
-/* Attention over pages, a tile of rows at a time (attn_tile.h).
+/* Attention over pages: the products and the weights (attn_tiles.h).
  *
- * Six rows by 64 keys, or by 64 channels, are 24 sums: 4 loads and 6 broadcasts for 24 products. Few rows read halves
- * directly; for many a page is widened to floats once. */
-#include "kernels/cpu/attn_tile.h"
+ * Six rows by 64 keys, or by 64 channels, are 24 sums: 4 loads and 6 broadcasts for 24 products. Weights are made
+ * for 16 rows at a time, so that their maxima and sums fold together. */
+#include "kernels/cpu/attn_tiles.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd_avx512.h"
-#include "kernels/team.h"
 
-enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
+enum { BLOCK = 16 };
 
-/* Sixteen halves or floats from value i on. */
-TILE_INLINE __m512 load_vector(bool half, const void *p, size_t i)
+TILE_INLINE __m512 start_of(const struct attn_product *p, int r, int v)
 {
-    return half ? load_halves16((const uint16_t *)p + i)
-                : _mm512_loadu_ps((const float *)p + i);
+    if (!p->go_on)
+        return _mm512_setzero_ps();
+    __m512 c = _mm512_loadu_ps(p->c + r * ATTN_SQUARE + 16 * v);
+    return p->shrink ? _mm512_mul_ps(c, _mm512_set1_ps(p->shrink[r])) : c;
 }
 
-/* A matrix times some rows, some vectors of 16 wide: c[r][...] = start + sum_k a[r][k] * w[k][...], k rising from 0.
- * start is +0, or c[r] * shrink[r]. Rows of w are ld_w values apart, its vectors `next`; rows of a and c ld_a and
- * ld_c floats. */
-struct product {
-    const void *w;
-    size_t ld_w, next;
-    int n;
-    const float *a;
-    size_t ld_a;
-    float *c;
-    size_t ld_c;
-    const float *shrink;
-};
-
-TILE_INLINE void multiply(const struct product *p, int rows, int vectors, bool half)
+/* Vector v of the matrix' row k, which begins at w. */
+TILE_INLINE __m512 load_vector(enum attn_matrix kind, const char *w, size_t ld, int v)
 {
-    __m512 s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
+    const void *p = w + attn_matrix_at(kind, ld, 0, (size_t)v);
+    return kind == ATTN_FLOATS ? _mm512_loadu_ps(p) : load_halves16(p);
+}
+
+/* One k: its row of the matrix at w, its values of a from `a` on. */
+TILE_INLINE void step(__m512 s[ATTN_GROUP][4], enum attn_matrix kind, const char *w, size_t ld,
+                      const float *a, int rows, int vectors)
+{
+    __m512 x[4];
     UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-    for (int v = 0; v < vectors; v++)
-        s[r][v] = p->shrink
-                      ? _mm512_mul_ps(_mm512_loadu_ps(p->c + (size_t)r * p->ld_c + 16 * v),
-                                      _mm512_set1_ps(p->shrink[r]))
-                      : _mm512_setzero_ps();
-    const float *a = p->a;
-    size_t ld_a = p->ld_a, ld_w = p->ld_w, next = p->next;
-    for (int k = 0; k < p->n; k++) {
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            x[v] = load_vector(half, p->w, (size_t)k * ld_w + (size_t)v * next);
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            __m512 y = _mm512_set1_ps(a[(size_t)r * ld_a + (size_t)k]);
-            UNROLL
-            for (int v = 0; v < vectors; v++) {
-                s[r][v] = _mm512_fmadd_ps(x[v], y, s[r][v]);
-                PIN_WIDE(s[r][v]);
-            }
-        }
+    for (int v = 0; v < vectors; v++) {
+        x[v] = load_vector(kind, w, ld, v);
+        PIN_WIDE(x[v]); /* or it is loaded again for each row */
     }
     UNROLL
+    for (int r = 0; r < rows; r++) {
+        __m512 y = _mm512_set1_ps(a[r * ATTN_SQUARE]);
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            add_product16(&s[r][v], x[v], y);
+    }
+}
+
+TILE_INLINE void multiply_group(const struct attn_product *p, int rows, int vectors,
+                                enum attn_matrix kind)
+{
+    enum { STEPS = 4 };
+    __m512 s[ATTN_GROUP][4];
+    UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
     for (int v = 0; v < vectors; v++)
-        _mm512_storeu_ps(p->c + (size_t)r * p->ld_c + 16 * v, s[r][v]);
+        s[r][v] = start_of(p, r, v);
+    const char *w = p->w;
+    const float *a = p->a;
+    size_t ld = p->ld, line = attn_matrix_at(kind, ld, 1, 0);
+    int n = p->n;
+    for (; n >= STEPS; n -= STEPS, a += STEPS) {
+        if (n <= p->ask_from && n > p->ask_to) {
+            const char *ahead = p->ahead + (size_t)(p->n - n) * 128;
+            UNROLL
+            for (int i = 0; i < 2 * STEPS; i++)
+                _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+        }
+        UNROLL
+        for (int i = 0; i < STEPS; i++, w += line)
+            step(s, kind, w, ld, a + i, rows, vectors);
+    }
+    for (; n > 0; n--, a++, w += line)
+        step(s, kind, w, ld, a, rows, vectors);
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < vectors; v++)
+        _mm512_storeu_ps(p->c + r * ATTN_SQUARE + 16 * v, s[r][v]);
 }
 
-TILE_INLINE void multiply_rows(const struct product *p, int rows, int vectors, bool half)
+TILE_INLINE void multiply_rows(const struct attn_product *p, int rows, int vectors,
+                               enum attn_matrix kind)
 {
     switch (rows) {
     case 1:
-        multiply(p, 1, vectors, half);
+        multiply_group(p, 1, vectors, kind);
         break;
     case 2:
-        multiply(p, 2, vectors, half);
+        multiply_group(p, 2, vectors, kind);
         break;
     case 3:
-        multiply(p, 3, vectors, half);
+        multiply_group(p, 3, vectors, kind);
         break;
     case 4:
-        multiply(p, 4, vectors, half);
+        multiply_group(p, 4, vectors, kind);
         break;
     case 5:
-        multiply(p, 5, vectors, half);
+        multiply_group(p, 5, vectors, kind);
         break;
     default:
-        multiply(p, 6, vectors, half);
+        multiply_group(p, 6, vectors, kind);
     }
 }
 
-typedef void multiply_fn(const struct product *p, int rows);
+typedef void group_fn(const struct attn_product *p, int rows);
 
-#define MULTIPLY(name, vectors, half)                                                          \
-    static __attribute__((noinline)) void name(const struct product *p, int rows)              \
+#define GROUP(name, vectors, kind)                                                             \
+    static __attribute__((noinline)) void name(const struct attn_product *p, int rows)         \
     {                                                                                          \
-        multiply_rows(p, rows, vectors, half);                                                 \
+        multiply_rows(p, rows, vectors, kind);                                                 \
     }
 
-MULTIPLY(halves_64, 4, true)
-MULTIPLY(halves_16, 1, true)
-MULTIPLY(floats_64, 4, false)
-MULTIPLY(floats_16, 1, false)
+GROUP(floats_16, 1, ATTN_FLOATS)
+GROUP(floats_32, 2, ATTN_FLOATS)
+GROUP(floats_48, 3, ATTN_FLOATS)
+GROUP(floats_64, 4, ATTN_FLOATS)
+GROUP(keys_16, 1, ATTN_KEYS)
+GROUP(keys_32, 2, ATTN_KEYS)
+GROUP(keys_48, 3, ATTN_KEYS)
+GROUP(keys_64, 4, ATTN_KEYS)
+GROUP(values_16, 1, ATTN_VALUES)
+GROUP(values_32, 2, ATTN_VALUES)
+GROUP(values_48, 3, ATTN_VALUES)
+GROUP(values_64, 4, ATTN_VALUES)
 
-/* Scores of a page become weights, in steps over all rows so that their long chains overlap; keys outside a row's
- * range get +0. shrink: what older sums shrink by. */
-static void weigh(float (*s)[PAGE], int rows, const struct page_view *seen, float *max,
-                  float *sum, float *shrink)
+static void multiply(const struct attn_product *product, int rows)
 {
+    static group_fn *const groups[3][4] = {
+        [ATTN_FLOATS] = {floats_16, floats_32, floats_48, floats_64},
+        [ATTN_KEYS] = {keys_16, keys_32, keys_48, keys_64},
+        [ATTN_VALUES] = {values_16, values_32, values_48, values_64},
+    };
+    int n = (rows + ATTN_GROUP - 1) / ATTN_GROUP;
+    for (int i = 0; i < n; i++) {
+        struct attn_product p;
+        int count = attn_part(&p, product, rows, i, n);
+        groups[p.kind][p.lanes / 16 - 1](&p, count);
+    }
+}
+
+static void widen(float *out, const struct attn_product *product)
+{
+    const struct attn_product p =
+        *product; /* out might be a part of it, for all that compilers know */
+    const char *w = p.w;
+    const size_t line = attn_matrix_at(p.kind, p.ld, 1, 0),
+                 next = attn_matrix_at(p.kind, p.ld, 0, 1);
+    for (int k = 0; k < p.n; k++, w += line, out += ATTN_SQUARE)
+        for (int v = 0; v < p.lanes / 16; v++)
+            _mm512_storeu_ps(out + 16 * v, load_halves16((const void *)(w + (size_t)v * next)));
+}
+
+static void scale(float *to, const float *from, float by, int n)
+{
+    for (int i = 0; i < n; i += 16)
+        _mm512_storeu_ps(
+            to + i, _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(from + i), _mm512_set1_ps(by)),
+                                  _mm512_setzero_ps()));
+}
+
+/* ---- weights ---- */
+
+typedef __m512 join_fn(__m512 a, __m512 b);
+
+static inline __m512 join_max(__m512 a, __m512 b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline __m512 join_sum(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+/* Lane r of the result is v[r]'s 16 lanes joined as fold16 joins them: l with l + 8, then 4, 2, 1. */
+TILE_INLINE __m512 fold_rows(const __m512 v[BLOCK], join_fn *join)
+{
+    __m512 four[4], two[2];
+    UNROLL
+    for (int i = 0; i < 4; i++) { /* rows i, 4+i, 8+i, 12+i: four lanes of each are left */
+        __m512 a = v[i], b = v[4 + i], c = v[8 + i], d = v[12 + i];
+        __m512 ab = join(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+        __m512 cd = join(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+        four[i] = join(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    }
+    UNROLL
+    for (int i = 0; i < 2; i++) /* rows 4q + {2i, 2i+1} in lanes 4q + {0, 1}, {2, 3} */
+        two[i] = join(_mm512_shuffle_ps(four[2 * i], four[2 * i + 1], 0x44),
+                      _mm512_shuffle_ps(four[2 * i], four[2 * i + 1], 0xee));
+    return join(_mm512_shuffle_ps(two[0], two[1], 0x88),
+                _mm512_shuffle_ps(two[0], two[1], 0xdd));
+}
+
+/* Bits [0, n) of 64, n of any size. */
+static inline uint64_t below(int n)
+{
+    return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1;
+}
+
+/* Up to 16 rows, in steps over all of them. */
+TILE_INLINE void weigh_block(float *s, int rows, const struct attn_view *seen, float *max,
+                             float *sum, float *shrink)
+{
+    enum { PAGE = KERN_PAGE_TOKENS };
     const __m512 none = _mm512_set1_ps(-INFINITY);
-    float top[TILE_ROWS];
-    __m512 total[TILE_ROWS];
+    const __mmask16 here = first_lanes(rows);
+    __m512 v[BLOCK];
+    float tops[BLOCK];
+    UNROLL
+    for (int r = 0; r < BLOCK; r++)
+        v[r] = none;
     for (int r = 0; r < rows; r++) {
-        uint64_t below_begin = seen->begin[r] <= 0      ? 0
-                               : seen->begin[r] >= PAGE ? ~0ull
-                                                        : (1ull << seen->begin[r]) - 1;
-        uint64_t below_end = seen->end[r] <= 0      ? 0
-                             : seen->end[r] >= PAGE ? ~0ull
-                                                    : (1ull << seen->end[r]) - 1;
-        uint64_t keys = below_end & ~below_begin;
-        __m512 tops = none;
+        float *x = s + r * PAGE;
+        uint64_t keys = seen ? below(seen[r].end) & ~below(seen[r].begin) : ~0ull;
+        v[r] = none;
         UNROLL
-        for (int v = 0; v < 4; v++) {
-            __m512 x = _mm512_mask_loadu_ps(none, (__mmask16)(keys >> 16 * v), s[r] + 16 * v);
-            tops = _mm512_max_ps(tops, x);
-            _mm512_storeu_ps(s[r] + 16 * v, x);
+        for (int i = 0; i < 4; i++) {
+            __m512 y = _mm512_mask_loadu_ps(none, (__mmask16)(keys >> 16 * i), x + 16 * i);
+            v[r] = _mm512_max_ps(v[r], y);
+            if (seen)
+                _mm512_storeu_ps(x + 16 * i, y);
         }
-        float t = max16(tops);
-        top[r] = t > max[r] ? t : max[r];
     }
+    __m512 old = _mm512_maskz_loadu_ps(here, max);
+    __m512 top = _mm512_max_ps(fold_rows(v, join_max), old);
+    _mm512_storeu_ps(tops, top);
     for (int r = 0; r < rows; r++) {
-        total[r] = _mm512_setzero_ps();
+        float *x = s + r * PAGE;
+        v[r] = _mm512_setzero_ps();
         UNROLL
-        for (int v = 0; v < 4; v++) {
-            __m512 x = _mm512_sub_ps(_mm512_loadu_ps(s[r] + 16 * v), _mm512_set1_ps(top[r]));
-            x = exp16_below(x);
-            total[r] = _mm512_add_ps(total[r], x);
-            _mm512_storeu_ps(s[r] + 16 * v, x);
+        for (int i = 0; i < 4; i++) {
+            __m512 e = exp16_below(
+                _mm512_sub_ps(_mm512_loadu_ps(x + 16 * i), _mm512_set1_ps(tops[r])));
+            v[r] = _mm512_add_ps(v[r], e);
+            _mm512_storeu_ps(x + 16 * i, e);
         }
     }
-    for (int r = 0; r < rows; r++) {
-        shrink[r] = _mm512_cvtss_f32(exp16_below(_mm512_set1_ps(max[r] - top[r])));
-        sum[r] = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(sum[r]), _mm_set_ss(shrink[r]),
-                                            _mm_set_ss(fold16_avx512(total[r]))));
-        max[r] = top[r];
-    }
+    __m512 shrunk = exp16_below(_mm512_sub_ps(old, top));
+    __m512 total =
+        _mm512_fmadd_ps(_mm512_maskz_loadu_ps(here, sum), shrunk, fold_rows(v, join_sum));
+    _mm512_mask_storeu_ps(shrink, here, shrunk);
+    _mm512_mask_storeu_ps(sum, here, total);
+    _mm512_mask_storeu_ps(max, here, top);
 }
 
-static void widen(float *out, const uint16_t *in, size_t n)
+static void weigh(float *s, int rows, const struct attn_view *seen, float *max, float *sum,
+                  float *shrink)
 {
-    for (size_t i = 0; i < n; i += 16)
-        _mm512_storeu_ps(out + i, load_halves16(in + i));
-}
-
-/* One page for up to six rows of the tile, from its row i on. keys, values: as `half` says. */
-static void add_page(const struct attn_tile *t, const struct tile_mem *m, int i, int rows,
-                     int page, const void *keys, const void *values, bool half)
-{
-    size_t d = (size_t)t->head_dim, at = (size_t)i * d, size = half ? 2 : 4;
-    float(*scores)[PAGE] = (float(*)[PAGE])(m->scores + (size_t)i * PAGE), shrink[TILE_ROWS];
-    struct page_view seen = page_seen(t, i, rows, page);
-    if (!seen.any)
-        return;
-    struct product p = {.w = keys,
-                        .ld_w = 16,
-                        .next = 16 * d,
-                        .n = t->head_dim,
-                        .a = m->q + at,
-                        .ld_a = d,
-                        .c = scores[0],
-                        .ld_c = PAGE};
-    (half ? halves_64 : floats_64)(&p, rows);
-    weigh(scores, rows, &seen, m->max + i, m->sum + i, shrink);
-    p = (struct product){.ld_w = d,
-                         .next = 16,
-                         .n = seen.written,
-                         .a = scores[0],
-                         .ld_a = PAGE,
-                         .ld_c = d,
-                         .shrink = shrink};
-    for (size_t c = 0; c < d;) {
-        bool wide = d - c >= 64;
-        p.w = (const char *)values + c * size;
-        p.c = m->out + at + c;
-        (half ? wide ? halves_64 : halves_16 : wide ? floats_64 : floats_16)(&p, rows);
-        c += wide ? 64 : 16;
-    }
-}
-
-static void attend(const struct attn_tile *t, float *scratch)
-{
-    int d = t->head_dim, rows = tile_rows(t);
-    struct tile_mem m = tile_mem_at(scratch, rows, d);
-    const struct kern_attn_rows *call = t->call;
-    bool half = rows <= TILE_ROWS;
-    tile_begin(t, &m);
-    int begin = visible_keys(call, t->first).begin, end = visible_keys(call, t->end - 1).end;
-    for (int page = begin / PAGE; page * PAGE < end; page++) {
-        const uint16_t *k = (const uint16_t *)call->slices[page] + page_head_at(t->kv_head, d);
-        const uint16_t *v = k + page_value_at(0, 0, d);
-        if (!half) {
-            widen(m.keys, k, PAGE * (size_t)d);
-            widen(m.values, v,
-                  (size_t)(end - page * PAGE < PAGE ? end - page * PAGE : PAGE) * (size_t)d);
-        }
-        for (int i = 0; i < rows; i += TILE_ROWS)
-            add_page(t, &m, i, rows - i < TILE_ROWS ? rows - i : TILE_ROWS, page,
-                     half ? (const void *)k : m.keys, half ? (const void *)v : m.values, half);
-    }
-    for (int i = 0; i < rows; i++) {
-        __m512 r = _mm512_set1_ps(1.0f / m.sum[i]);
-        float *o = m.out + (size_t)i * (size_t)d;
-        for (int c = 0; c < d; c += 16)
-            _mm512_storeu_ps(o + c, _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(o + c), r),
-                                                  _mm512_setzero_ps()));
-    }
-    tile_end(t, &m);
-}
-
-struct attention {
-    const struct attn_plan *plan;
-    float *scratch;
-    size_t own; /* of a thread */
-};
-
-static void attend_tiles(void *arg, int begin, int end, int thread)
-{
-    const struct attention *a = arg;
-    for (int i = begin; i < end; i++) {
-        const struct attn_tile t = tile_at(a->plan, i);
-        attend(&t, a->scratch + (size_t)thread * a->own);
+    for (int r = 0; r < rows; r += BLOCK) {
+        int n = rows - r < BLOCK ? rows - r : BLOCK;
+        float *at = s + r * KERN_PAGE_TOKENS;
+        if (seen)
+            weigh_block(at, n, seen + r, max + r, sum + r, shrink + r);
+        else
+            weigh_block(at, n, NULL, max + r, sum + r, shrink + r);
     }
 }
 
 void attn_avx512(const struct kern_attn_rows *calls, int n_calls, int n_head, int n_kv_head,
                  int head_dim, void *scratch)
 {
-    if (head_dim % 16 != 0) {
+    static const struct attn_ops ops = {multiply, weigh, scale, widen};
+    if (head_dim % 16 == 0)
+        attn_tiles(&ops, calls, n_calls, n_head, n_kv_head, head_dim, scratch);
+    else
         attn_ref(calls, n_calls, n_head, n_kv_head, head_dim, scratch);
-        return;
-    }
-    struct attn_plan p;
-    int total = attn_plan_make(&p, calls, n_calls, n_head, n_kv_head, head_dim, team_threads());
-    struct attention a = {&p, scratch, attn_thread_floats(p.group, head_dim)};
-    team_run(total, 1, attend_tiles, &a);
 }

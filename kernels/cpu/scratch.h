@@ -1,7 +1,6 @@
 /* kernels/cpu/scratch.h - working memory of one thread.
  *
  * What:   matmul: a chunk of a panel, unpacked once and used for all rows; small enough for L1.
- *         attention: a tile of rows (their heads of one group side by side) and one page widened to floats.
  */
 #ifndef QUIRE_KERNELS_CPU_SCRATCH_H
 #define QUIRE_KERNELS_CPU_SCRATCH_H
@@ -9,10 +8,9 @@
 #include "kernels/kernels.h"
 
 enum {
-    CHUNK_BLOCKS = 20,   /* of 32 k: unpacked weights of a quantised type */
-    CHUNK_K = 512,       /* weights of a float type as floats */
-    SCALE_FLOATS = 64,   /* per block, see matmul_avx2.c */
-    ATTN_TILE_ROWS = 96, /* rows times heads, about */
+    CHUNK_BLOCKS = 20, /* of 32 k: unpacked weights of a quantised type */
+    CHUNK_K = 512,     /* weights of a float type as floats */
+    SCALE_FLOATS = 64, /* per block, see matmul_avx2.c */
 };
 
 /* Three panels side by side, see matmul_tile_avx512.h. */
@@ -32,18 +30,5 @@ struct matmul_scratch {
         float values[CHUNK_K][16];
     };
 };
-
-static inline int attn_tile_positions(int heads)
-{
-    return heads < ATTN_TILE_ROWS ? ATTN_TILE_ROWS / heads : 1;
-}
-
-/* q and out [rows][head_dim], scores [rows][64], K and V of a page, max, sum and a spare per row. */
-static inline size_t attn_thread_floats(int heads, int head_dim)
-{
-    size_t rows = (size_t)(attn_tile_positions(heads) * heads), d = (size_t)head_dim;
-    size_t n = rows * (2 * d + KERN_PAGE_TOKENS + 3) + 2 * KERN_PAGE_TOKENS * d;
-    return (n + 15) / 16 * 16;
-}
 
 #endif

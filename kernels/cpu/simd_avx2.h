@@ -22,6 +22,12 @@
 /* Keeps a sum in its register at this point: compilers otherwise reorder a tile's sums and spill them. */
 #define PIN(x) __asm__ volatile("" : "+x"(x))
 
+/* s = fma(x, y, s) of a tile: s stays where it is. Compilers otherwise copy sums to and fro. */
+TILE_INLINE void add_product8(__m256 *s, __m256 x, __m256 y)
+{
+    __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*s) : "x"(x), "x"(y));
+}
+
 /* For x <= 88 and -inf: the bits of exp_scalar without its clamp. */
 static inline __m256 exp8_below(__m256 x)
 {

@@ -16,6 +16,12 @@
 #define PIN_WIDE(x) __asm__ volatile("" : "+v"(x))
 #endif
 
+/* s = fma(x, y, s) of a tile: s stays where it is. Compilers otherwise copy sums to and fro. */
+TILE_INLINE void add_product16(__m512 *s, __m512 x, __m512 y)
+{
+    __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(*s) : "v"(x), "v"(y));
+}
+
 /* For x <= 88 and -inf: the bits of exp_scalar without its clamp. */
 static inline __m512 exp16_below(__m512 x)
 {
@@ -30,10 +36,9 @@ static inline __m512 exp16_below(__m512 x)
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(EXP_C2));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(EXP_C1));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-    __m512i scaled =
-        _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23));
     __mmask16 seen = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_LOWEST), _CMP_GE_OQ);
-    return _mm512_castsi512_ps(_mm512_maskz_mov_epi32(seen, scaled));
+    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
+        seen, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
 /* min takes its second operand for NaN, as exp_scalar's comparison does. */

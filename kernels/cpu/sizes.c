@@ -1,3 +1,4 @@
+#include "kernels/cpu/attn_tiles.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/scratch.h"
 
@@ -18,6 +19,7 @@ size_t kern_page_slice_bytes(int n_kv_head, int head_dim)
 
 size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_dim)
 {
-    return (size_t)max_threads * attn_thread_floats(n_head / n_kv_head, head_dim) *
-           sizeof(float);
+    (void)n_head; /* tiles have as many rows whatever the group */
+    (void)n_kv_head;
+    return (size_t)max_threads * attn_thread_floats(head_dim) * sizeof(float);
 }

@@ -77,6 +77,7 @@ static int run_table(void)
     n = kcheck_rows_tests(list, n);
     n = kcheck_matmul_tests(list, n);
     n = kcheck_attn_tests(list, n);
+    n = kcheck_attn_batch_tests(list, n);
     n = kcheck_pinned_tests(list, n);
     for (int i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){list[i].name, list[i].run, start_test, NULL, &list[i]};

@@ -106,6 +106,7 @@ int kcheck_matmul_tests(struct kcheck_test *list, int n);
 int kcheck_rows_tests(struct kcheck_test *list, int n);
 int kcheck_scalar_tests(struct kcheck_test *list, int n);
 int kcheck_attn_tests(struct kcheck_test *list, int n);
+int kcheck_attn_batch_tests(struct kcheck_test *list, int n);
 int kcheck_pinned_tests(struct kcheck_test *list, int n);
 int kcheck_add(struct kcheck_test *list, int n, void (*run)(void **), int arg,
                const char *format, ...) __attribute__((format(printf, 5, 6)));

@@ -18,8 +18,8 @@ struct sequence {
 
 static int head_dim_of(int round)
 {
-    static const int dims[] = {16, 32, 48, 64, 80, 128, 256, 24, 20};
-    return dims[round % 9];
+    static const int dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256, 24, 20};
+    return dims[round % 11];
 }
 
 static size_t slice_halves(const struct sequence *s)
