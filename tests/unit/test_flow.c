@@ -35,6 +35,7 @@ static struct {
     int64_t last_retired;
     bool out_of_order;
     int finishes, closes;
+    const struct flow_gate *gate;
 } t;
 
 static atomic_bool cancel;
@@ -338,7 +339,8 @@ static int set_up(void **state)
 static struct flow *start(int queue, int window, uint64_t window_bytes)
 {
     static struct stage_env env = {.cancel = &cancel};
-    struct flow_limits l = {.queue = queue,
+    struct flow_limits l = {.gate = t.gate,
+                            .queue = queue,
                             .queue_bytes = 1 << 20,
                             .window = window,
                             .window_bytes = window_bytes,
@@ -483,6 +485,69 @@ static void draining_finishes_what_was_begun_and_nothing_else(void **state)
         assert_int_equal(t.seen[i], 0);
 }
 
+/* The gates of these tests: at a document, or after so many are done. */
+static bool not_from_40(void *ctx, const struct rec *r)
+{
+    (void)ctx;
+    if (r->doc->ordinal < 40)
+        return true;
+    atomic_store(&cancel, true);
+    return false;
+}
+
+static bool not_after_20(void *ctx)
+{
+    if (atomic_fetch_add((atomic_int *)ctx, 1) + 1 < 20)
+        return true;
+    atomic_store(&cancel, true);
+    return false;
+}
+
+static bool always(void *ctx, const struct rec *r)
+{
+    (void)ctx, (void)r;
+    return true;
+}
+
+static bool ever(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static void a_document_that_may_not_begin_ends_the_run_after_those_before_it(void **state)
+{
+    (void)state;
+    static const struct flow_gate gate = {.may_begin = not_from_40, .may_go_on = ever};
+    bool complete;
+    t.docs = MAX_DOCS;
+    t.gate = &gate;
+    assert_int_equal(run_to_end(8, 32, &complete), 0);
+    assert_false(complete);
+    for (int i = 0; i < t.docs; i++)
+        assert_int_equal(t.seen[i], i < 40);
+    t.gate = NULL;
+}
+
+static void a_run_that_may_not_go_on_finishes_what_was_begun(void **state)
+{
+    (void)state;
+    atomic_int done = 0;
+    const struct flow_gate gate = {
+        .ctx = &done, .may_begin = always, .may_go_on = not_after_20};
+    bool complete;
+    t.docs = MAX_DOCS;
+    t.gate = &gate;
+    assert_int_equal(run_to_end(8, 32, &complete), 0);
+    assert_false(complete);
+    int n = 0;
+    while (n < t.docs && t.seen[n])
+        n++;
+    assert_in_range(n, 20, t.docs - 1);
+    assert_int_equal(t.last_retired, n - 1);
+    t.gate = NULL;
+}
+
 static void stopping_ends_at_once_and_keeps_what_arrived(void **state)
 {
     (void)state;
@@ -514,6 +579,9 @@ int main(void)
         cmocka_unit_test_setup(a_last_stage_that_fails_is_not_called_again, set_up),
         cmocka_unit_test_setup(a_stage_that_does_not_open_starts_nothing, set_up),
         cmocka_unit_test_setup(draining_finishes_what_was_begun_and_nothing_else, set_up),
+        cmocka_unit_test_setup(a_document_that_may_not_begin_ends_the_run_after_those_before_it,
+                               set_up),
+        cmocka_unit_test_setup(a_run_that_may_not_go_on_finishes_what_was_begun, set_up),
         cmocka_unit_test_setup(stopping_ends_at_once_and_keeps_what_arrived, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
