@@ -88,7 +88,7 @@ def plan(build, tier, first):
     sanitizer = build.name in ('asan', 'tsan')
     for p in sorted((tests / 'unit').glob('test_*')):
         if p.is_file() and os.access(p, os.X_OK):
-            yield f'{build.name} unit {p.name}', [p], 600
+            yield f'{build.name} unit {p.name}', [p], 1500
     yield f'{build.name} kcheck', [tests / 'kcheck'], 900
     for p in sorted((tests / 'fuzz').glob('fuzz_*')):
         corpus = ROOT / 'tests/fuzz/corpus' / p.name.removeprefix('fuzz_')
