@@ -2,6 +2,7 @@
 #include "stages/base/mem.h"
 #include "stages/ledger/ledger_inner.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,17 +100,30 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_ACTION_NEW] = "INSERT INTO action(at_ms, run, what, detail) VALUES(?1, ?2, ?3, ?4)",
 };
 
+/* What the system said. SQLite forgets it where it cleans up after the failure. */
+static const char *reason(sqlite3 *handle, int code)
+{
+    int why = sqlite3_system_errno(handle);
+    if (code == SQLITE_FULL)
+        return strerror(ENOSPC);
+    if (code == SQLITE_IOERR)
+        return strerror(why ? why : EIO);
+    return code == SQLITE_CANTOPEN && why ? strerror(why) : "";
+}
+
 int db_fail(struct db *db, const char *what, struct err *e)
 {
     int code = db->handle ? sqlite3_errcode(db->handle) & 0xff : SQLITE_NOMEM;
-    enum err_code as = code == SQLITE_NOMEM ? ERR_NOMEM
-                       : code == SQLITE_CORRUPT || code == SQLITE_NOTADB ||
-                               code == SQLITE_ERROR || code == SQLITE_CONSTRAINT ||
-                               code == SQLITE_MISMATCH
-                           ? ERR_CORRUPT
-                           : ERR_IO;
-    return err_set(e, REACH_JOB, as, "ledger: %s: %s", what,
-                   db->handle ? sqlite3_errmsg(db->handle) : "no memory");
+    enum err_code as = ERR_IO;
+    if (code == SQLITE_NOMEM)
+        as = ERR_NOMEM;
+    else if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR ||
+             code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH)
+        as = ERR_CORRUPT;
+    const char *why = db->handle ? reason(db->handle, code) : "";
+    return err_set(e, REACH_JOB, as, "ledger: %s: %s%s%s", what,
+                   db->handle ? sqlite3_errmsg(db->handle) : "no memory", why[0] ? ": " : "",
+                   why);
 }
 
 int db_exec(struct db *db, const char *text, struct err *e)
@@ -169,11 +183,11 @@ static int prepare_all(struct db *db, struct err *e)
     return 0;
 }
 
-int db_open(struct db *db, const char *path, bool make, struct err *e)
+static int open_once(struct db *db, const char *path, bool make, struct err *e)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (make ? SQLITE_OPEN_CREATE : 0);
     *db = (struct db){0};
-    if (sqlite3_open_v2(path, &db->handle, flags, NULL) != SQLITE_OK)
+    if (sqlite3_open_v2(path, &db->handle, flags, ledger_vfs()) != SQLITE_OK)
         return db_fail(db, path, e);
     sqlite3_busy_timeout(db->handle, BUSY_MS);
     /* Bytes of the file are not to be trusted. */
@@ -192,6 +206,17 @@ int db_open(struct db *db, const char *path, bool make, struct err *e)
     if (!rc && pragma(db, "PRAGMA user_version", e) != VERSION)
         rc = err_set(e, REACH_JOB, ERR_CORRUPT, "ledger: of another version of quire");
     return rc ? rc : prepare_all(db, e);
+}
+
+/* Where the system had no descriptor for a moment a second try helps. */
+int db_open(struct db *db, const char *path, bool make, struct err *e)
+{
+    int rc = open_once(db, path, make, e);
+    if (rc != -ERR_IO)
+        return rc;
+    db_close(db);
+    err_clear(e);
+    return open_once(db, path, make, e);
 }
 
 void db_close(struct db *db)

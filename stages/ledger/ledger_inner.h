@@ -56,6 +56,8 @@ struct db {
     sqlite3_stmt *stmts[SQL_COUNT]; /* prepared when first wanted */
 };
 
+/* The name of the way to files that the ledger takes, or NULL (ledger_vfs.c). */
+const char *ledger_vfs(void);
 /* Open a file; make: with its tables when it is new. -ERR_CORRUPT when it is no ledger of this version, or damaged. */
 int db_open(struct db *db, const char *path, bool make, struct err *e) MUST_CHECK;
 void db_close(struct db *db);
