@@ -25,6 +25,22 @@ size_t kern_features(struct kern_feature *out, size_t cap)
         out[n] = all[n];
     return n;
 }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+size_t kern_features(struct kern_feature *out, size_t cap)
+{
+    enum { ASIMD = 1 << 1, ASIMDDP = 1 << 20 }; /* of AT_HWCAP: Linux, arch/arm64 */
+    unsigned long has = getauxval(AT_HWCAP);
+    const struct kern_feature all[] = {
+        {"asimd", "neon", has & ASIMD},
+        {"asimddp", "dotprod", has & ASIMDDP},
+    };
+    size_t n = 0;
+    for (; n < cap && n < sizeof(all) / sizeof(all[0]); n++)
+        out[n] = all[n];
+    return n;
+}
 #else
 size_t kern_features(struct kern_feature *out, size_t cap)
 {

@@ -164,6 +164,8 @@ enum kern_cpu_flags {
     KERN_CPU_AVX2 = 1, /* AVX2, FMA and F16C together */
     KERN_CPU_AVX512 =
         2, /* AVX-512 F, BW, DQ, VL and VNNI together; never without KERN_CPU_AVX2 */
+    KERN_CPU_NEON = 4,    /* 64-bit Arm */
+    KERN_CPU_DOTPROD = 8, /* its dot product of bytes; never without KERN_CPU_NEON */
 };
 
 unsigned kern_cpu_flags(void);

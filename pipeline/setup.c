@@ -22,7 +22,9 @@ int setup_kernels(struct kernels *k, int choice, struct err *e)
         unsigned flags;
     } wanted[] = {[KERNELS_REF] = {"ref", 0},
                   [KERNELS_AVX2] = {"avx2", KERN_CPU_AVX2},
-                  [KERNELS_AVX512] = {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
+                  [KERNELS_AVX512] = {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512},
+                  [KERNELS_NEON] = {"neon", KERN_CPU_NEON},
+                  [KERNELS_DOTPROD] = {"dotprod", KERN_CPU_NEON | KERN_CPU_DOTPROD}};
     unsigned flags = kern_cpu_flags();
     if (choice != KERNELS_AUTO) {
         if ((wanted[choice].flags & flags) != wanted[choice].flags)

@@ -104,6 +104,8 @@ def plan(build, tier, first):
     if first and build.name == 'release':
         command = [sys.executable, ROOT / 'tests/bench/run_instructions.py', '--program', tests / 'bench/forward_work']
         yield f'{build.name} instructions', command + ([] if slow else ['--quick']), 600
+        command = [sys.executable, ROOT / 'tests/kernels/run_emulated.py', '--build', build]
+        yield f'{build.name} emulated CPUs', command + ([] if slow else ['--quick']), 900
     if first:
         yield 'lint', [sys.executable, ROOT / 'tests/lint/lint.py', ROOT, build], 300
 

@@ -1,7 +1,8 @@
 #include "stages/model/model_opts.h"
 
 static const char *const kinds[] = {"gguf", "null", NULL};
-static const char *const kernel_names[] = {"auto", "ref", "avx2", "avx512", NULL};
+static const char *const kernel_names[] = {"auto", "ref",     "avx2", "avx512",
+                                           "neon", "dotprod", NULL};
 
 #define M(field) offsetof(struct model_config, field)
 #define P(field) offsetof(struct prompt_config, field)
@@ -18,9 +19,9 @@ const struct opt model_opts[] = {
      "less."},
     {"kernels", OPT_ENUM, M(kernels), "auto", 0, 0, kernel_names, OPT_FREE,
      "Which table of kernels computes. All give the same bytes; auto takes the fastest that "
-     "this CPU has. avx2: AVX2, FMA and F16C; avx512: AVX-512 F, BW, DQ, VL and VNNI. "
-     "Instructions "
-     "beyond the table named here are not used."},
+     "this CPU has. avx2: AVX2, FMA and F16C; avx512: AVX-512 F, BW, DQ, VL and VNNI; neon: "
+     "64-bit Arm; dotprod: with its dot product of bytes. Instructions beyond the table named "
+     "here are not used."},
     {"verify", OPT_BOOL, M(verify), "no", 0, 0, NULL, OPT_FREE,
      "Read the whole file to compute its digest, and say whether the one that was remembered "
      "from an "

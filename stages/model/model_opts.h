@@ -5,7 +5,14 @@
 #include "stages/base/opt.h"
 
 enum model_kind { MODEL_GGUF, MODEL_NULL };
-enum kernel_choice { KERNELS_AUTO, KERNELS_REF, KERNELS_AVX2, KERNELS_AVX512 };
+enum kernel_choice {
+    KERNELS_AUTO,
+    KERNELS_REF,
+    KERNELS_AVX2,
+    KERNELS_AVX512,
+    KERNELS_NEON,
+    KERNELS_DOTPROD
+};
 
 struct model_config {
     int kind; /* enum model_kind */

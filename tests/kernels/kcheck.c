@@ -1,5 +1,5 @@
-/* kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--bench]: every table that this CPU runs, or one, against
- * the reference, and timed. */
+/* kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--loose] [--bench]: every table that this CPU runs, or one,
+ * against the reference, and timed. */
 #include "tests/kernels/kcheck.h"
 
 #include <string.h>
@@ -40,7 +40,15 @@ static int start_test(void **state)
 static const struct {
     const char *name;
     unsigned flags;
-} all_tables[] = {{"avx2", KERN_CPU_AVX2}, {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512}};
+} all_tables[] = {
+#if defined(__aarch64__)
+    {"neon", KERN_CPU_NEON},
+    {"dotprod", KERN_CPU_NEON | KERN_CPU_DOTPROD},
+#else
+    {"avx2", KERN_CPU_AVX2},
+    {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512},
+#endif
+};
 enum { TABLES = sizeof all_tables / sizeof *all_tables };
 
 /* The flags of those under test. */
@@ -107,8 +115,9 @@ static bool is_table(const char *name)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: kcheck [--table avx2|avx512] [--seed N] [--rounds N] [--long] [--bench]\n");
+    fprintf(
+        stderr,
+        "usage: kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--loose] [--bench]\n");
     return 2;
 }
 
@@ -123,6 +132,8 @@ int main(int argc, char **argv)
             bench = true;
         else if (!strcmp(argv[i], "--long"))
             kcheck.all = true;
+        else if (!strcmp(argv[i], "--loose"))
+            kcheck.loose = true;
         else if (!strcmp(argv[i], "--table") && i + 1 < argc && is_table(argv[i + 1]))
             table = argv[++i];
         else if (!strcmp(argv[i], "--seed") && i + 1 < argc)

@@ -115,7 +115,8 @@ def check_headers():
                            input=f'#include "{rel(h)}"\n', cwd=ROOT, text=True, capture_output=True)
         return None if p.returncode == 0 else f'{rel(h)}: does not compile alone: {p.stderr.splitlines()[0]}'
     with ThreadPoolExecutor(2) as pool:
-        yield from filter(None, pool.map(one, sources('.h')))
+        here = [h for h in sources('.h') if '_neon' not in h.name]     # those run_emulated.py compiles
+        yield from filter(None, pool.map(one, here))
 
 
 def check_avx():
