@@ -229,7 +229,7 @@ static const struct {
     int rows; /* for the share of the time */
 } parts[] = {
     {BENCH_PREFILL, bench_prefill, 4},     {BENCH_DECODE, bench_decode, 10},
-    {BENCH_ATTENTION, bench_attention, 6}, {BENCH_CODECS, bench_codecs, 3},
+    {BENCH_ATTENTION, bench_attention, 9}, {BENCH_CODECS, bench_codecs, 3},
     {BENCH_SPILL, bench_spill, 4},
 };
 

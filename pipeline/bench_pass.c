@@ -160,9 +160,12 @@ int bench_decode(struct bench *b, struct err *e)
 
 /* ---- attention alone, one layer ---- */
 
+enum { SHARING = 8 };
+
 struct attention {
     struct bench *b;
-    struct kern_attn_rows call;
+    struct kern_attn_rows calls[SHARING]; /* [n], of the same pages */
+    int n;
     void *scratch;
     void **slices; /* [layers][n_pages] */
     int layers, n_pages;
@@ -175,8 +178,9 @@ static int attend(void *ctx, struct err *e)
     struct attention *a = ctx;
     const struct hparams *h = model_hparams(a->b->model);
     for (int i = 0; i < a->layers; i++) {
-        a->call.slices = (const void *const *)(a->slices + i * a->n_pages);
-        a->b->table.attn(&a->call, 1, h->n_head, h->n_kv_head, h->head_dim, a->scratch);
+        for (int s = 0; s < a->n; s++)
+            a->calls[s].slices = (const void *const *)(a->slices + i * a->n_pages);
+        a->b->table.attn(a->calls, a->n, h->n_head, h->n_kv_head, h->head_dim, a->scratch);
     }
     return 0;
 }
@@ -193,30 +197,36 @@ static void fill(float *x, size_t n)
 
 static void add_attention_row(const struct attention *a, size_t width, size_t kv_width)
 {
-    const struct kern_attn_rows *c = &a->call;
+    const struct kern_attn_rows *c = &a->calls[0];
     int len = c->pos + c->rows;
-    struct bench_row *r = bench_add(a->b, "attention", "attention %d of %d", c->rows, len);
+    struct bench_row *r =
+        a->n == 1 ? bench_add(a->b, "attention", "attention %d of %d", c->rows, len)
+                  : bench_add(a->b, "attention", "attention %d share %d", a->n, len);
     double keys = len - (c->rows - 1) / 2.0;
     r->tokens = c->rows;
     r->depth = c->pos;
-    r->work.flops = 4.0 * a->layers * c->rows * keys * (double)width;
+    r->sequences = a->n;
+    r->work.flops = 4.0 * a->layers * a->n * c->rows * keys * (double)width;
     r->work.bytes = 4.0 * a->layers * len * (double)kv_width;
-    bool few = c->rows == 1; /* then the keys and values are what costs */
+    bool few = a->n * c->rows == 1; /* then the keys and values are what costs */
     r->unit = few ? "GB/s" : "GFLOP/s";
     r->amount = (few ? r->work.bytes : r->work.flops) / 1e9;
 }
 
-static int attention_of(struct bench *b, int rows, int len, struct err *e)
+/* n sequences, each `rows` rows at the end of the same len tokens. */
+static int attention_of(struct bench *b, int n_seqs, int rows, int len, struct err *e)
 {
     const struct hparams *h = model_hparams(b->model);
     size_t width = (size_t)h->n_head * (size_t)h->head_dim;
     size_t kv_width = (size_t)h->n_kv_head * (size_t)h->head_dim;
     size_t slice = kern_page_slice_bytes(h->n_kv_head, h->head_dim);
     struct attention a = {.b = b,
+                          .n = n_seqs,
                           .layers = rows == 1 ? h->n_layer : 1,
                           .n_pages = (len + PAGE_TOKENS - 1) / PAGE_TOKENS};
     size_t n = (size_t)a.layers * (size_t)a.n_pages;
-    float *q = mem_aligned((size_t)rows * width * 8);
+    size_t of_one = (size_t)rows * width, of_all = (size_t)n_seqs * of_one;
+    float *q = mem_aligned(2 * of_all * sizeof(float));
     float *kv = mem_aligned((size_t)len * kv_width * 4);
     uint8_t *pages = mem_aligned(n * slice), *bad = mem_alloc((size_t)len);
     void **slices = mem_alloc(n * sizeof(*slices));
@@ -226,7 +236,7 @@ static int attention_of(struct bench *b, int rows, int len, struct err *e)
     if (!q || !kv || !pages || !bad || !slices || !a.scratch) {
         rc = err_set(e, REACH_JOB, ERR_NOMEM, "no memory for attention over %d tokens", len);
     } else {
-        fill(q, (size_t)rows * width);
+        fill(q, of_all);
         fill(kv, (size_t)len * kv_width);
         for (size_t i = 0; i < n; i++)
             slices[i] = pages + i * slice;
@@ -234,12 +244,13 @@ static int attention_of(struct bench *b, int rows, int len, struct err *e)
             b->table.kv_store(slices + i * a.n_pages, 0, kv, kv, kv_width, len, h->n_kv_head,
                               h->head_dim, bad);
         a.slices = slices;
-        a.call = (struct kern_attn_rows){.out = q + (size_t)rows * width,
-                                         .q = q,
-                                         .ld_out = width,
-                                         .ld_q = width,
-                                         .pos = len - rows,
-                                         .rows = rows};
+        for (int i = 0; i < n_seqs; i++)
+            a.calls[i] = (struct kern_attn_rows){.out = q + of_all + (size_t)i * of_one,
+                                                 .q = q + (size_t)i * of_one,
+                                                 .ld_out = width,
+                                                 .ld_q = width,
+                                                 .pos = len - rows,
+                                                 .rows = rows};
         add_attention_row(&a, width, kv_width);
         rc = bench_repeat(b, &b->rows[b->n_rows - 1], attend, &a, e);
     }
@@ -257,8 +268,10 @@ int bench_attention(struct bench *b, struct err *e)
     static const int lengths[] = {512, 2048, 8192};
     int rc = 0;
     for (size_t i = 0; !rc && i < ARRAY_LEN(lengths); i++)
-        rc = attention_of(b, 256, lengths[i], e);
+        rc = attention_of(b, 1, 256, lengths[i], e);
     for (size_t i = 0; !rc && i < ARRAY_LEN(lengths); i++)
-        rc = attention_of(b, 1, lengths[i], e);
+        rc = attention_of(b, 1, 1, lengths[i], e);
+    for (size_t i = 0; !rc && i < ARRAY_LEN(lengths); i++)
+        rc = attention_of(b, SHARING, 1, lengths[i], e);
     return rc;
 }
