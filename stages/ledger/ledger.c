@@ -229,7 +229,10 @@ void ledger_queue(struct ledger *l, struct op *op)
 
 int ledger_start(struct ledger *l, struct err *e)
 {
-    int rc = db_do(&l->db, SQL_GENERATION_RUN, e);
+    int rc = l->adopting ? db_do(&l->db, SQL_COMMIT, e) : 0;
+    l->adopting = false;
+    if (!rc)
+        rc = db_do(&l->db, SQL_GENERATION_RUN, e);
     sqlite3_stmt *s = rc ? NULL : db_sql(&l->db, SQL_GENERATION_GET, e);
     if (s && (rc = db_step(&l->db, s, e)) == 1) {
         l->run = sqlite3_column_int64(s, 2);

@@ -258,7 +258,10 @@ int ledger_adopt(struct ledger *l, const struct ledger_doc *d, const char *line,
     sqlite3_reset(s);
     if (known)
         return known;
-    int rc = insert_doc(l, d, e);
+    int rc = l->adopting ? 0 : db_do(&l->db, SQL_BEGIN, e);
+    l->adopting |= !rc;
+    if (!rc)
+        rc = insert_doc(l, d, e);
     return rc ? rc
               : insert_record(l, sqlite3_last_insert_rowid(l->db.handle), d->id, line, n, e);
 }

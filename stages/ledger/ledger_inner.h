@@ -171,6 +171,7 @@ struct ledger {
     pthread_mutex_t view_lock;
     int64_t run;
     bool fresh;
+    bool adopting; /* a transaction is open until ledger_start() */
 
     pthread_mutex_t lock;
     pthread_cond_t work, room; /* for the thread; for those that wait for it */
