@@ -49,6 +49,12 @@ void kern_pack(void *dst, const void *src, enum kern_type t, int n_out, int n_in
  * sum rounded once: (d*q) + m as fma(d, q, m); (d*sc)*q - dmin*mn as fma(d*sc, q, -(dmin*mn)). */
 void kern_dequantize_row(float *out, const void *row, enum kern_type t, int n);
 
+/* out[p], p in [begin, end): no row of panel p (outputs 16p .. 16p+15) has a Euclidean norm above it. False, and nothing
+ * written, for types that it does not serve: float types and those with a minimum. */
+bool kern_panel_norms(float *out, const struct kern_weights *w, int begin, int end);
+/* The same outputs of w alone: [first, first + n), first a multiple of 16. */
+struct kern_weights kern_weights_part(const struct kern_weights *w, int first, int n);
+
 /* ---- inputs of a product ---- */
 
 /* The rows of one product, prepared once for all matrices that take them: float values, and for

@@ -89,7 +89,8 @@ static int decode_steps(void *ctx, struct err *e)
                                             .n = 1,
                                             .table = d->tables[s],
                                             .want_logits = true,
-                                            .logits = d->b->logits + (size_t)s * n_vocab};
+                                            .logits = d->b->logits + (size_t)s * n_vocab,
+                                            .choose = true};
         rc = model_forward(d->b->model, rows, d->n, e);
     }
     return rc;

@@ -23,3 +23,9 @@ size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_di
     (void)n_kv_head;
     return (size_t)max_threads * attn_thread_floats(head_dim) * sizeof(float);
 }
+
+struct kern_weights kern_weights_part(const struct kern_weights *w, int first, int n)
+{
+    const char *at = (const char *)w->data + kern_packed_bytes(w->type, first, w->n_in);
+    return (struct kern_weights){w->type, n, w->n_in, at};
+}

@@ -30,7 +30,9 @@ struct slot {
     struct rec *r;
     struct reply reply;
     struct ledger_flight *flight; /* its tokens in the ledger; NULL: nobody notes them */
-    float *logits;                /* [n_vocab] of the next token */
+    float *logits;                /* [n_vocab] of the next token, or */
+    bool chosen;                  /* it is known: */
+    int32_t next;
     int64_t since;
 };
 
@@ -244,8 +246,9 @@ static int leave(struct stage *s, struct slot *slot)
 static bool advance(struct stage *s, struct decoding *d, struct slot *slot)
 {
     struct request *q = &slot->r->req;
-    int32_t id =
-        sampler_next(&d->sampler, slot->logits, slot->reply.tokens, slot->reply.n, q->seed);
+    int32_t id = slot->chosen ? slot->next
+                              : sampler_next(&d->sampler, slot->logits, slot->reply.tokens,
+                                             slot->reply.n, q->seed);
     ledger_token(s->env->ledger, slot->flight, id);
     atomic_fetch_add(&s->env->stats->generated_tokens, 1);
 
@@ -280,6 +283,7 @@ static int compact(struct stage *s, struct decoding *d, const bool *done)
 
 static int forward(struct stage *s, struct decoding *d, bool *failed, struct err *e)
 {
+    bool choose = sampler_takes_greatest(&d->sampler);
     for (int i = 0; i < d->n; i++) {
         struct slot *slot = &d->slots[i];
         const struct request *q = &slot->r->req;
@@ -288,11 +292,14 @@ static int forward(struct stage *s, struct decoding *d, bool *failed, struct err
                                            .n = 1,
                                            .table = slot->r->seq.prompt->table,
                                            .want_logits = true,
-                                           .logits = slot->logits};
+                                           .logits = slot->logits,
+                                           .choose = choose};
     }
     int rc = model_forward(s->env->model, d->rows, d->n, e);
     for (int i = 0; i < d->n && rc == 0; i++) {
         failed[i] = d->rows[i].failed;
+        d->slots[i].chosen = choose;
+        d->slots[i].next = d->rows[i].token;
         if (failed[i])
             err_set(&d->slots[i].r->fail, REACH_DOC, ERR_DEVICE,
                     "the model gave a value that is not finite at token %d of the answer",

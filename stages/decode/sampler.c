@@ -167,6 +167,11 @@ static int32_t draw(const struct sampler *s, int n, double u)
     return s->list[0].id;
 }
 
+bool sampler_takes_greatest(const struct sampler *s)
+{
+    return s->penalty == 1 && !(s->temperature > 0);
+}
+
 int32_t sampler_next(struct sampler *s, float *logits, const int32_t *answer, int n,
                      uint64_t seed)
 {

@@ -19,6 +19,7 @@
 #include "stages/base/err.h"
 #include "stages/decode/decode_opts.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct candidate {
@@ -44,6 +45,9 @@ void sampler_release(struct sampler *s);
  * request's; n is the position that the random number belongs to. */
 int32_t sampler_next(struct sampler *s, float *logits, const int32_t *answer, int n,
                      uint64_t seed);
+
+/* The next token is the one with the greatest logit, the lowest id of equals, whatever the answer and the seed. */
+bool sampler_takes_greatest(const struct sampler *s);
 
 /* The random number of (seed, position): uniform on [0, 1), a multiple of 2^-53. */
 double sampler_uniform(uint64_t seed, uint64_t position);

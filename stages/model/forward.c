@@ -13,6 +13,7 @@
 
 #include "kernels/team.h"
 #include "stages/base/mem.h"
+#include "stages/model/head.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 enum { EMBEDDING_ROWS = 256 };
 
 /* Rows of a product with inputs in 16 bits that are worked on at once, each as two. */
-enum { FINE_ROWS = 24 };
+enum { FINE_ROWS = HEAD_ROWS };
 
 struct forward {
     const struct hparams *h;
@@ -42,9 +43,9 @@ struct forward {
     float *q, *att; /* [rows][n_head*head_dim] */
     float *k_rows;  /* [rows][n_kv_head*head_dim] */
     float *v_rows;
-    float *gate, *up;             /* [rows][n_ff] */
-    float *turn, *turn_local;     /* [rows][rot] cos and sin */
-    float *logits;                /* [max logits][n_vocab] */
+    float *gate, *up;         /* [rows][n_ff] */
+    float *turn, *turn_local; /* [rows][rot] cos and sin */
+    struct head head;
     void *input;                  /* of the product at hand */
     float *fine_rows;             /* [2*FINE_ROWS][widest] rows and their remainders */
     void *fine_input;             /* the same, prepared */
@@ -87,8 +88,10 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
 {
     size_t rows = (size_t)f->limits.rows, used = 0;
     /* Of the last layer, q, k and v are of all rows, and the rest only of those that want logits. */
-    size_t fine_all = with_spare(f->limits.rows), fine_wanted = with_spare(f->limits.logits),
-           rest = max_of(rows, fine_wanted);
+    size_t fine_all = with_spare(f->limits.rows),
+           rest = max_of(rows, with_spare(f->limits.logits));
+    size_t head_rows =
+        2 * (size_t)(f->limits.logits < HEAD_ROWS ? f->limits.logits : HEAD_ROWS);
     size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff;
     size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
            kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
@@ -105,7 +108,11 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
     f->up = region(base, &used, rest * ff, sizeof(float));
     f->turn = region(base, &used, rows * (size_t)h->rot, sizeof(float));
     f->turn_local = region(base, &used, rows * (size_t)h->rot, sizeof(float));
-    f->logits = region(base, &used, fine_wanted * (size_t)h->n_vocab, sizeof(float));
+    f->head.out = region(base, &used, head_rows * (size_t)h->n_vocab, sizeof(float));
+    f->head.norms = region(base, &used, ((size_t)h->n_vocab + 15) / 16, sizeof(float));
+    f->head.marks = region(base, &used, head_rows / 2 * (((size_t)h->n_vocab + 15) / 16), 1);
+    f->head.pair = region(base, &used, 2 * embd, sizeof(float));
+    f->head.pair_input = region(base, &used, kern_input_bytes(2, h->n_embd), 1);
     f->input = region(base, &used, kern_input_bytes(f->limits.rows, (int)widest), 1);
     f->fine_rows = region(base, &used, 2 * FINE_ROWS * widest, sizeof(float));
     f->fine_input = region(base, &used, kern_input_bytes(2 * FINE_ROWS, (int)widest), 1);
@@ -174,6 +181,10 @@ int forward_new(struct forward **out, const struct hparams *h, const struct weig
     }
     carve(f, h, f->memory);
     set_freqs(f);
+    f->head.k = k;
+    f->head.w = &w->head;
+    f->head.scratch = f->scratch;
+    head_measure(&f->head);
     *out = f;
     return 0;
 }
@@ -227,6 +238,17 @@ static struct kern_input prepared(struct forward *f, const float *x, int n)
     return in;
 }
 
+/* Rows x [n][k], of which the first is row `first` of the pass, and behind them what 8 bits leave of each. */
+static struct kern_input fine_input(struct forward *f, const float *x, int n, int first, int k)
+{
+    size_t values = (size_t)n * (size_t)k;
+    struct kern_input in = {.rows = 2 * n, .k = k, .x = f->fine_rows, .mem = f->fine_input};
+    memcpy(f->fine_rows, x, values * sizeof(float));
+    f->k->remainder(f->fine_rows + values, x, n, k);
+    f->k->prepare(&in, f->bad + first); /* flags rows only: remainders are finite */
+    return in;
+}
+
 /* Product with 16-bit inputs: the 8 bits of x and what these leave of it, in 8 bits again, are two rows of one
  * product, and the results are added. About half of what 8-bit inputs cost comes from the last layer and the
  * head, for nothing after them averages it out: with 16 bits there the mean KL from exact logits falls from
@@ -241,11 +263,7 @@ static void fine_product(struct forward *f, float *out, const struct kern_weight
     for (int first = 0, n; first < f->rows;
          first += n, x += (size_t)n * k, out += (size_t)n * ld) {
         n = f->rows - first < FINE_ROWS ? f->rows - first : FINE_ROWS;
-        struct kern_input in = {
-            .rows = 2 * n, .k = w->n_in, .x = f->fine_rows, .mem = f->fine_input};
-        memcpy(f->fine_rows, x, (size_t)n * k * sizeof(float));
-        f->k->remainder(f->fine_rows + (size_t)n * k, x, n, w->n_in);
-        f->k->prepare(&in, f->bad + first); /* flags rows only: remainders are finite */
+        struct kern_input in = fine_input(f, x, n, first, w->n_in);
         f->k->matmul(out, ld, w, &in, f->scratch);
         f->k->add(out, out + (size_t)n * ld, ld, n, w->n_out);
     }
@@ -384,31 +402,42 @@ static void ffn_block(struct forward *f, int layer)
     f->k->add(f->x, f->y, (size_t)h->n_embd, f->rows, h->n_embd);
 }
 
-/* Copies and says whether all values are finite: a weight may hold anything. */
-static bool copy_finite(float *out, const float *x, int n)
+/* The head for rows [first, first + n) of those that want it. */
+static void head_part(struct forward *f, struct forward_rows *seqs, int first, int n)
 {
-    const uint32_t infinite = 0x7f800000;
-    uint32_t found = 0, bits;
-    for (int i = 0; i < n; i++) {
-        memcpy(&bits, &x[i], sizeof(bits));
-        found |= (bits & infinite) == infinite;
-        out[i] = x[i];
+    size_t k = (size_t)f->h->n_embd;
+    const float *x = f->y + (size_t)first * k;
+    bool rest = kern_types[f->w->head.type].block_values > 1, all = !rest, ok[HEAD_ROWS];
+    float *out[HEAD_ROWS];
+    int32_t tokens[HEAD_ROWS];
+    for (int r = 0; r < n; r++) {
+        const struct forward_rows *s = &seqs[f->seq_of[first + r]];
+        out[r] = s->logits;
+        all |= !s->choose;
     }
-    return !found;
+    struct kern_input in =
+        rest ? fine_input(f, x, n, first, (int)k)
+             : (struct kern_input){.rows = n, .k = (int)k, .x = x, .mem = f->fine_input};
+    if (!rest)
+        f->k->prepare(&in, f->bad + first);
+    if (all)
+        head_logits(&f->head, &in, rest, out, ok);
+    else
+        head_tokens(&f->head, &in, tokens, ok);
+    for (int r = 0; r < n; r++) {
+        struct forward_rows *s = &seqs[f->seq_of[first + r]];
+        s->failed |= !ok[r];
+        if (s->choose)
+            s->token = all ? f->k->argmax(s->logits, f->h->n_vocab) : tokens[r];
+    }
 }
 
 static void head(struct forward *f, struct forward_rows *seqs)
 {
-    const struct hparams *h = f->h;
     norm(f, f->y, f->x, f->w->output_norm);
-    struct kern_input in = prepared(f, f->y, h->n_embd);
-    product(f, f->logits, &f->w->head, &in);
+    for (int first = 0; first < f->rows; first += HEAD_ROWS)
+        head_part(f, seqs, first, f->rows - first < HEAD_ROWS ? f->rows - first : HEAD_ROWS);
     note_failures(f, seqs);
-    for (int r = 0; r < f->rows; r++) {
-        struct forward_rows *s = &seqs[f->seq_of[r]];
-        if (!copy_finite(s->logits, f->logits + (size_t)r * (size_t)h->n_vocab, h->n_vocab))
-            s->failed = true;
-    }
 }
 
 int forward_run(struct forward *f, struct forward_rows *seqs, int n_seqs, struct err *e)

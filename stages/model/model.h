@@ -72,6 +72,9 @@ struct forward_rows {
     bool want_logits;          /* of the last row */
     float *logits;             /* [n_vocab], written when want_logits */
     bool failed;               /* out: a value was not finite; the sequence is lost */
+    bool
+        choose; /* with want_logits: only the token is wanted; what is in logits means nothing */
+    int32_t token; /* out, with choose: of the greatest logit, the lowest of equals */
 };
 /* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over (reach JOB), or for a position past
  * model.context or a token outside the vocabulary (reach DOC; nothing was computed); faults of one sequence's

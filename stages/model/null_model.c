@@ -119,4 +119,7 @@ void null_model_forward(struct forward_rows *s)
     }
     if (s->want_logits && !s->failed)
         s->failed = !null_model_logits(s->tokens, s->pos + s->n, s->logits);
+    for (int i = 0; s->choose && !s->failed && i < N_VOCAB; i++)
+        if (i == 0 || s->logits[i] > s->logits[s->token])
+            s->token = i;
 }

@@ -95,13 +95,71 @@ static void one_by_one(struct model *m, const struct texts *t)
         struct block_table *table = block_table_new(pool);
         assert_int_equal(block_table_reserve(table, t->len[s], &e), 0);
         for (int i = 0; i < t->len[s]; i++) {
-            struct forward_rows rows = {t->ids[s],          i,    1, table, true,
-                                        logits_at(t, s, i), false};
+            struct forward_rows rows = {t->ids[s],      i, 1, table, true, logits_at(t, s, i),
+                                        .failed = false};
             pass(m, &rows, 1);
         }
         block_table_free(table);
     }
     page_pool_free(pool);
+}
+
+static int32_t greatest(const float *x, int n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+/* `width` sequences side by side, token by token. Now and then one of them wants its logits. */
+static void tokens_equal(struct model *m, const struct texts *t, int width)
+{
+    struct err e = {0};
+    struct page_pool *pool = pool_of(m, 32);
+    struct block_table *tables[N_SEQS];
+    float *out = malloc((size_t)N_SEQS * (size_t)t->n_vocab * sizeof(*out));
+    for (int s = 0; s < width; s++) {
+        tables[s] = block_table_new(pool);
+        assert_int_equal(block_table_reserve(tables[s], t->len[s], &e), 0);
+    }
+    for (int i = 0; i < t->len[0]; i++) {
+        struct forward_rows rows[N_SEQS];
+        int n = 0;
+        for (; n < width && i < t->len[n]; n++)
+            rows[n] = (struct forward_rows){.tokens = t->ids[n],
+                                            .pos = i,
+                                            .n = 1,
+                                            .table = tables[n],
+                                            .want_logits = true,
+                                            .logits = out + (size_t)n * (size_t)t->n_vocab,
+                                            .choose = i % 16 != 3 || n != 1};
+        pass(m, rows, n);
+        for (int s = 0; s < n; s++)
+            if (rows[s].choose)
+                assert_int_equal(rows[s].token, greatest(logits_at(t, s, i), t->n_vocab));
+            else
+                assert_memory_equal(rows[s].logits, logits_at(t, s, i),
+                                    (size_t)t->n_vocab * sizeof(float));
+    }
+    for (int s = 0; s < width; s++)
+        block_table_free(tables[s]);
+    page_pool_free(pool);
+    free(out);
+}
+
+static void the_token_chosen_has_the_greatest_logit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct model *m = model_of(files[i], kern_cpu_flags());
+        struct texts t = texts_of(m);
+        one_by_one(m, &t);
+        for (int width = 1; width <= N_SEQS; width++)
+            tokens_equal(m, &t, width);
+        free(t.logits);
+        model_free(m);
+    }
 }
 
 /* Passes of random composition until all sequences are done; every logit row must equal the expected one. */
@@ -132,7 +190,7 @@ static void batches_equal(struct model *m, const struct texts *t, uint32_t seed)
                                             tables[s],
                                             next_random(&seed) % 4 != 0,
                                             out + (size_t)n * (size_t)t->n_vocab,
-                                            false};
+                                            .failed = false};
             which[n++] = s;
             room -= take;
         }
@@ -201,7 +259,7 @@ static void logits_of_many_rows_are_those_of_each_alone(void **state)
         assert_int_equal(block_table_reserve(table, MAX_LOGITS, &e), 0);
         for (int i = 0; i < MAX_LOGITS; i++)
             rows[i] = (struct forward_rows){
-                t.ids[0], i, 1, table, true, out + (size_t)i * n_vocab, false};
+                t.ids[0], i, 1, table, true, out + (size_t)i * n_vocab, .failed = false};
         pass(m, rows, MAX_LOGITS);
         assert_memory_equal(out, logits_at(&t, 0, 0), MAX_LOGITS * n_vocab * sizeof(*out));
         block_table_free(table);
@@ -240,7 +298,7 @@ static void pages_of_a_shared_prefix_give_the_same_bytes(void **state)
         assert_int_equal(pos, round * 192);
         while (pos < t.len[0]) {
             int n = t.len[0] - pos < MAX_ROWS ? t.len[0] - pos : MAX_ROWS;
-            struct forward_rows rows = {t.ids[0], pos, n, p->table, true, out, false};
+            struct forward_rows rows = {t.ids[0], pos, n, p->table, true, out, .failed = false};
             pass(m, &rows, 1);
             pos += n;
         }
@@ -298,8 +356,9 @@ static void a_value_that_is_not_finite_fails_its_own_sequence_only(void **state)
         struct block_table *a = block_table_new(pool), *b = block_table_new(pool);
         assert_int_equal(block_table_reserve(a, 3, &e), 0);
         assert_int_equal(block_table_reserve(b, 3, &e), 0);
-        struct forward_rows rows[2] = {{bad, 0, 3, a, true, out + 2 * (size_t)n_vocab, false},
-                                       {good, 0, 3, b, false, NULL, false}};
+        struct forward_rows rows[2] = {
+            {bad, 0, 3, a, true, out + 2 * (size_t)n_vocab, .failed = false},
+            {good, 0, 3, b, false, NULL, .failed = false}};
         assert_int_equal(model_forward(m, rows, 2, &e), 0);
         assert_int_equal(rows[0].failed, i);
         assert_false(rows[1].failed);
@@ -326,10 +385,10 @@ static void a_full_pass_stays_in_its_scratch(void **state)
         assert_int_equal(block_table_reserve(one, MAX_LOGITS, &e), 0);
         assert_int_equal(block_table_reserve(many, MAX_ROWS - MAX_LOGITS, &e), 0);
         for (int i = 0; i < MAX_LOGITS; i++)
-            rows[i] =
-                (struct forward_rows){t.ids[0], i, 1, one, true, logits_at(&t, 0, i), false};
-        rows[MAX_LOGITS] =
-            (struct forward_rows){t.ids[1], 0, MAX_ROWS - MAX_LOGITS, many, false, NULL, false};
+            rows[i] = (struct forward_rows){
+                t.ids[0], i, 1, one, true, logits_at(&t, 0, i), .failed = false};
+        rows[MAX_LOGITS] = (struct forward_rows){t.ids[1], 0,    MAX_ROWS - MAX_LOGITS, many,
+                                                 false,    NULL, .failed = false};
         pass(m, rows, MAX_LOGITS + 1);
         block_table_free(one);
         block_table_free(many);
@@ -348,7 +407,7 @@ static void a_position_past_the_context_is_refused(void **state)
     struct block_table *t = block_table_new(pool);
     int32_t ids[520] = {0};
     assert_int_equal(block_table_reserve(t, 512, &e), 0);
-    struct forward_rows rows = {ids, 511, 2, t, false, NULL, false};
+    struct forward_rows rows = {ids, 511, 2, t, false, NULL, .failed = false};
     assert_int_equal(block_table_reserve(t, 520, &e), 0);
     assert_int_equal(model_forward(m, &rows, 1, &e),
                      -ERR_LIMIT); /* the model was trained for 512 */
@@ -368,7 +427,8 @@ static void a_pass_allocates_nothing(void **state)
     struct err e = {0};
     struct block_table *table = block_table_new(pool);
     assert_int_equal(block_table_reserve(table, 200, &e), 0);
-    struct forward_rows rows = {t.ids[0], 0, 100, table, true, logits_at(&t, 0, 99), false};
+    struct forward_rows rows = {t.ids[0],       0, 100, table, true, logits_at(&t, 0, 99),
+                                .failed = false};
     mem_fail_after(1);
     pass(m, &rows, 1);
     void *p = mem_alloc(1); /* the pass has not used the failure up */
@@ -383,6 +443,7 @@ static void a_pass_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_token_chosen_has_the_greatest_logit),
         cmocka_unit_test(rows_do_not_depend_on_batch_threads_or_table),
         cmocka_unit_test(logits_of_many_rows_are_those_of_each_alone),
         cmocka_unit_test(pages_of_a_shared_prefix_give_the_same_bytes),
