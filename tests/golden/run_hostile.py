@@ -263,9 +263,9 @@ def try_files(rig, c, scale, only, sanitized):
     here = rig.folder('all', files)
     code, log = rig.finish(rig.start(here))
     together = records(here)
-    body = lambda d: {k: (r['status'], r.get('error'), r.get('id')) for k, r in d.items()}
-    c.that('all files together: the same records', body(together) == body(apart) or only,
-           f'exit {code}: {sorted(k for k in {*apart, *together} if body(apart).get(k) != body(together).get(k))[:10]}\n{log[-1500:]}')
+    one, other = ({k: (r['status'], r.get('error'), r.get('id')) for k, r in d.items()} for d in (apart, together))
+    c.that('all files together: the same records', one == other or only,
+           f'exit {code}: {sorted(k for k in {*one, *other} if one.get(k) != other.get(k))[:10]}\n{log[-1500:]}')
 
 
 DOCS = [*((f'{i:02}.txt', text(i, 3000).encode()) for i in range(10)), ('10-slow.md', b'- a\n' * (4 * MIB)),
