@@ -3,6 +3,7 @@
 A Rig owns a temporary folder. Its runs are compared by the bytes of results.jsonl.
 """
 import contextlib
+import argparse
 import json
 import math
 import os
@@ -230,4 +231,22 @@ class Checks:
 
     def report(self):
         print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
-        return 1 if self.failed or not self.passed else 0
+        return 1 if self.failed else 0 if self.passed else 77       # 77: skipped
+
+
+def parser(doc):
+    """What every one of these scripts is called with."""
+    ap = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('--quire', required=True, type=pathlib.Path)
+    ap.add_argument('--quick', action='store_true')
+    ap.add_argument('--only', default='', help='cases whose name holds this text')
+    return ap
+
+
+def main(doc, cases, before=lambda c, quick: None):
+    """Run cases(c, quire, quick); the exit status for the caller to end with."""
+    a = parser(doc).parse_args()
+    c = Checks(a.only)
+    before(c, a.quick)
+    c.each(cases, a.quire.resolve(), a.quick)
+    return c.report()

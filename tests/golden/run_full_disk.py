@@ -5,13 +5,11 @@ The results and the ledger lie on a small file system. Wherever its end is met, 
 written stays whole, and when there is room again the next run has the same results as one that never met it.
 (Pages on a full disk: run_kv_damage.py, full_disk.) Needs the right to mount.
 """
-import argparse
 import json
-import pathlib
 import subprocess
 import sys
 
-from kv_rig import Checks, Rig, text
+from kv_rig import Rig, main, text
 
 JOB = '''model: {kind: null, context: 4096}
 task: {kind: ask, questions: ["What is it?", "Who is named?"]}
@@ -83,19 +81,4 @@ def results_and_ledger(c, quire, quick):
         c.that('it was full, and in the end it was not', ends[-1] == 0 and ends.count(3) >= 2, ends)
 
 
-CASES = [results_and_ledger]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    print(f'{c.passed} passed, {c.failed} failed, {c.skipped} skipped')
-    return 1 if c.failed else 0 if c.passed else 77
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [results_and_ledger]))

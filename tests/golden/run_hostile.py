@@ -4,7 +4,6 @@
 Each file ends as records, failed or answered, in bounded time and memory, which are printed. A reader that is killed costs the
 document it was at, and no other; a signal to all processes of a run leaves that document pending; none of them outlives the run.
 """
-import argparse
 import bz2
 import contextlib
 import gzip
@@ -25,7 +24,7 @@ import time
 import zipfile
 import zlib
 
-from kv_rig import Checks, text
+from kv_rig import Checks, parser, text
 
 MIB = 1 << 20
 TIMEOUT = 10                    # ingest.timeout of every run here
@@ -344,11 +343,7 @@ def try_kills(rig, c, scale, times):
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='', help='files whose name holds this text, or kills')
-    a = ap.parse_args()
+    a = parser(__doc__).parse_args()    # --only: files whose name holds this text, or kills
     quire = a.quire.resolve()
     sanitized = quire.parent.name in ('asan', 'tsan')
     c, rig = Checks(), Rig(quire)

@@ -5,7 +5,6 @@
 
 --quick leaves out the language model and takes the other jobs smaller. What damage does: run_kv_damage.py.
 """
-import argparse
 import contextlib
 import fcntl
 import json
@@ -19,7 +18,7 @@ import sys
 import threading
 import time
 
-from kv_rig import LIVE, NULL, SMOLLM, SMOLLM_MODEL, TINY, TINY_MODEL, Checks, Rig, records_of, text
+from kv_rig import LIVE, NULL, SMOLLM, SMOLLM_MODEL, TINY, TINY_MODEL, Rig, main, records_of, text
 
 PAGE = 64
 KEEP = 'kv.keep=all'
@@ -364,20 +363,9 @@ def limit(c, quire, quick):
             c.that(f'limit of {kib} KiB: the folder is in use', max(peak) >= (kib << 10) // 2, max(peak))
 
 
-CASES = [second_run, unchanged, wrong_model, two_processes, little_memory, lengths, terminated, limit]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    if not a.quick and not SMOLLM.is_file():
+def no_model(c, quick):
+    if not quick and not SMOLLM.is_file():
         c.skip(12, f'12 checks: no {SMOLLM.name} (sh samples/run.sh --setup fetches it)')
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
 
 
-sys.exit(main())
+sys.exit(main(__doc__, [second_run, unchanged, wrong_model, two_processes, little_memory, lengths, terminated, limit], no_model))

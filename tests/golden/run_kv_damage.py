@@ -6,7 +6,6 @@
 Whatever it is, the answers are those of a run without a folder, the exit status is 0, and the log says so. --quick
 takes fewer places and fewer kills.
 """
-import argparse
 import os
 import pathlib
 import random
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from kv_rig import NULL, TINY, TINY_MODEL, Checks, Rig, records_of, text
+from kv_rig import NULL, TINY, TINY_MODEL, Rig, main, records_of, text
 
 KEEP = 'kv.keep=all'
 SAID = ('damage', 'decode to', 'cannot', 'not ', 'torn', 'deleted')
@@ -333,18 +332,4 @@ def full_disk(c, quire, quick):
             subprocess.run(['umount', rig.kv])
 
 
-CASES = [head_fields, whole_file, truncated, deleted, strangers, refused, killed, full_disk]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [head_fields, whole_file, truncated, deleted, strangers, refused, killed, full_disk]))

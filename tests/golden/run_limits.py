@@ -3,14 +3,12 @@
 
 A small document, and one so long that the model would take minutes for it.
 """
-import argparse
 import json
-import pathlib
 import signal
 import sys
 import time
 
-from kv_rig import TINY, Checks, Rig, text
+from kv_rig import TINY, Rig, main, text
 
 JOB = f'''model: {{file: {TINY}}}
 task: {{kind: summarize, strategy: map_reduce, partial_tokens: 40}}
@@ -100,18 +98,4 @@ def signals(c, quire, quick):
             c.that(f'{sig.name}: soon', run.seconds < 10, run.seconds)
 
 
-CASES = [deadline, deadline_passes, per_document, max_failures, signals]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [deadline, deadline_passes, per_document, max_failures, signals]))

@@ -3,16 +3,14 @@
 
 One works; the other ends at once with status 75, says who works, and touches nothing.
 """
-import argparse
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
 
-from kv_rig import Checks, Rig, text
+from kv_rig import Rig, main, text
 
 JOB = '''model: {kind: null}
 task: {kind: ask, questions: ["What is it?"]}
@@ -103,18 +101,4 @@ def stopped(c, quire, quick):
         c.that('a killed run holds nothing', third.code == 0, (third.code, third.log))
 
 
-CASES = [same_moment, stopped]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [same_moment, stopped]))

@@ -7,7 +7,6 @@ A job is run once without interruption. Then the same job is killed, edited, giv
 results damaged; the last run must leave the same results.jsonl, byte for byte, and nothing else in the folder.
 --quick takes fewer kills and places.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -20,7 +19,7 @@ import time
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from kv_rig import Checks, Rig, text, TINY  # noqa: E402
+from kv_rig import TINY, Checks, Rig, parser, text  # noqa: E402
 
 N = 60
 FILES = ['.ledger', '.lock', 'MANIFEST.sha256', 'job.resolved.yaml', 'results.jsonl', 'run.json']
@@ -407,10 +406,7 @@ CASES = [commands, killed, answers, edited, restarted_and_killed, inputs, not_op
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
+    ap = parser(__doc__)
     ap.add_argument('--seed', type=int, default=1, help='of the moments of the kills')
     a = ap.parse_args()
     a.quire = a.quire.resolve()

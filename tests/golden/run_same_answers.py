@@ -7,15 +7,13 @@ What is arranged: threads, sequences that are decoded together, the table of ker
 the prompts' pages come from. Full tier: all that can be made of these choices on two small models, with the reference,
 which is slow, each pair of them. --quick: each pair on one model, each choice on the other.
 """
-import argparse
 import hashlib
 import itertools
 import json
-import pathlib
 import shutil
 import sys
 
-from kv_rig import ROOT, SMOLLM, Checks, Rig, text
+from kv_rig import ROOT, SMOLLM, Rig, main, text
 
 KEEP = 'kv.keep=all'
 THREADS = (1, 2, 5)
@@ -161,18 +159,4 @@ def smollm2(c, quire, quick):
     cross(c, quire, 'SmolLM2', model, 'kv.memory=24MiB', once, TABLES[1:], 4)
 
 
-CASES = [tiny_llama, tiny_gemma3, best_token, smollm2]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, smollm2]))

@@ -5,9 +5,7 @@ SIGTERM three times and SIGKILL, in less than half a second (GNU parallel), agai
 moment; and SIGTERM to all processes of a run (systemd). Each time the next run goes on; the last one's results
 are those of a run that nobody disturbed.
 """
-import argparse
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -16,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from kv_rig import TINY, Checks, Rig, text
+from kv_rig import TINY, Rig, main, text
 
 JOB = f'''model: {{file: {TINY}}}
 task: {{kind: summarize, strategy: map_reduce, partial_tokens: 30}}
@@ -123,18 +121,4 @@ def durable(c, quire, quick):
     c.that('durable within 100 ms', took and took[0] < 0.1, took)    # the best: others may use the machine, too
 
 
-CASES = [parallel, process_group, durable]
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('--quire', required=True, type=pathlib.Path)
-    ap.add_argument('--quick', action='store_true')
-    ap.add_argument('--only', default='')
-    a = ap.parse_args()
-    c = Checks(a.only)
-    c.each(CASES, a.quire.resolve(), a.quick)
-    return c.report()
-
-
-sys.exit(main())
+sys.exit(main(__doc__, [parallel, process_group, durable]))
