@@ -365,7 +365,9 @@ static int bury(struct isolate *x, int how, const struct err *nonsense, struct e
     if (WIFEXITED(status) && WEXITSTATUS(status) == JAIL_REFUSED)
         return cannot_confine(x, e);
     p->deaths++;
-    if (!known && p->deaths <= FALSE_STARTS)
+    /* What this side had no memory for may come whole the next time; the reader is perhaps further on. */
+    bool blameless = !known || (how == NONSENSE && nonsense->code == ERR_NOMEM);
+    if (blameless && p->deaths <= FALSE_STARTS)
         return 0;
     if (!known || p->n_blames >= DEATHS || p->deaths > DEATHS) {
         b.spot = (struct spot){0};

@@ -22,6 +22,7 @@ static int statm_fd = -1;      /* /proc/self/statm: nothing can be opened later 
 static uint64_t memory_before; /* address space when the limit was set */
 static uint64_t memory_limit;
 
+/* 0 with errno when it is not known. */
 static uint64_t address_space(void)
 {
     char text[128];
@@ -57,8 +58,10 @@ static int limit(int what, rlim_t value, const char *name, struct err *e)
 
 static int limit_memory(uint64_t bytes, struct err *e)
 {
+    errno = EIO; /* what a file without a number comes to */
     statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    memory_before = address_space();
+    memory_before = statm_fd < 0 ? 0 : address_space();
+    int why = errno;
 #ifdef SANITIZED
     bytes = 0;
 #endif
@@ -66,7 +69,8 @@ static int limit_memory(uint64_t bytes, struct err *e)
     if (!bytes)
         return 0;
     if (memory_before == 0)
-        return err_set(e, REACH_JOB, ERR_IO, "/proc/self/statm: cannot be read");
+        return err_set(e, REACH_JOB, ERR_IO, "/proc/self/statm: cannot be read: %s",
+                       strerror(why));
     return limit(RLIMIT_AS, memory_before + bytes, "memory", e);
 }
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -118,6 +119,7 @@ static pid_t start_reader(struct home *h)
 {
     int ends[2];
     pid_t self = getpid(), pid = -1;
+    board_clear(h->board); /* what a reader left there */
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         send_one(h->fd, (struct note){errno, 0}, -1);
         return -1;
@@ -160,8 +162,12 @@ static void keep_house(struct home *h, pid_t parent)
     signal(SIGCHLD, SIG_DFL);
     libraries_enter(&l);
     int keep[] = {h->fd, STDERR_FILENO}; /* it may have to say that there is no memory */
-    if (getppid() != parent || jail_close_all(keep, 2, &e) != 0)
+    if (getppid() != parent)
         _exit(JAIL_REFUSED);
+    if (jail_close_all(keep, 2, &e) != 0) {
+        board_say(h->board, e.msg);
+        _exit(JAIL_REFUSED);
+    }
     spool_fill(&h->spool, h->cfg->max_depth + 2);
     libraries_load();
     while (receive_one(h->fd, &order, &none)) {
@@ -226,20 +232,35 @@ void keeper_close(struct keeper *k)
     free(k);
 }
 
-static int gone(struct err *e)
+/* It does not answer. Why? */
+static int gone(const struct keeper *k, struct err *e)
 {
-    return err_set(e, REACH_JOB, ERR_IO,
-                   "the process that starts readers of documents has ended");
+    int status = 0;
+    char why[160] = "it does not answer";
+    shutdown(k->fd, SHUT_RDWR); /* ends it if it has not ended */
+    while (waitpid(k->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : JAIL_DONE;
+    if (WIFSIGNALED(status))
+        snprintf(why, sizeof(why), "signal %d, %s", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (code == JAIL_NO_MEMORY)
+        snprintf(why, sizeof(why), "out of memory");
+    else if (code == JAIL_REFUSED)
+        board_said(k->board, why, sizeof(why));
+    else if (code != JAIL_DONE)
+        snprintf(why, sizeof(why), "status %d", code);
+    return err_set(e, REACH_JOB, code == JAIL_NO_MEMORY ? ERR_NOMEM : ERR_IO,
+                   "the process that starts readers of documents has ended: %s", why);
 }
 
 int keeper_start(struct keeper *k, struct err *e)
 {
     struct note answer;
     int fd;
-    board_clear(k->board);
     if (!send_one(k->fd, (struct note){ORDER_START, 0}, -1) ||
         !receive_one(k->fd, &answer, &fd))
-        return gone(e);
+        return gone(k, e);
     if (fd < 0)
         return err_set(e, REACH_JOB, ERR_NOMEM, "cannot start a process to read documents: %s",
                        strerror(answer.value));
@@ -252,7 +273,7 @@ int keeper_end(struct keeper *k, int *status, struct err *e)
     int none;
     if (!send_one(k->fd, (struct note){ORDER_END, 0}, -1) ||
         !receive_one(k->fd, &answer, &none))
-        return gone(e);
+        return gone(k, e);
     *status = answer.value;
     uint64_t peak = (uint64_t)answer.peak_kib * 1024;
     k->peak = peak > k->peak ? peak : k->peak;

@@ -145,7 +145,7 @@ static int serve(struct worker *w, struct reader *r, struct errand *errand, read
     struct wire_request q;
     if (wire_get_request(&q, blames, bytes, n, &e) != 0) {
         board_say(w->board, e.msg);
-        return JAIL_LOST;
+        return e.code == ERR_NOMEM ? JAIL_NO_MEMORY : JAIL_LOST;
     }
     errand->file = q.file;
     errand->known = (int64_t)q.known;

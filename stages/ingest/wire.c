@@ -113,7 +113,8 @@ void wire_put_block(uint8_t out[WIRE_BLOCK], const struct block *b)
 struct input {
     const uint8_t *p;
     size_t n;
-    bool bad;
+    bool bad;     /* nothing more can be taken */
+    bool starved; /* for want of memory */
 };
 
 static const uint8_t *take(struct input *in, size_t n)
@@ -165,10 +166,10 @@ static char *take_string(struct input *in)
         return NULL;
     }
     char *s = mem_alloc(n);
-    if (!s)
-        in->bad = true;
-    else
+    if (s)
         memcpy(s, p, n - 1);
+    else
+        in->bad = in->starved = true;
     return s;
 }
 
@@ -209,7 +210,7 @@ int wire_get_header(struct wire_header *h, const uint8_t in[WIRE_HEADER],
 
 int wire_get_head(struct doc *d, const uint8_t *bytes, size_t n, struct err *e)
 {
-    struct input in = {bytes, n, false};
+    struct input in = {.p = bytes, .n = n};
     uint8_t id[HASH_BYTES] = {0};
     char hex[HASH_HEX];
     const uint8_t *p = take(&in, ID_BYTES);
@@ -238,6 +239,8 @@ int wire_get_head(struct doc *d, const uint8_t *bytes, size_t n, struct err *e)
         ok = false;
     }
     free(msg);
+    if (in.starved)
+        return err_set(e, REACH_DOC, ERR_NOMEM, "no memory for a message of the reader");
     return ok ? 0 : refuse(e, "not a document");
 }
 
@@ -333,7 +336,7 @@ static void take_blame(struct input *in, struct blame *b)
 int wire_get_request(struct wire_request *q, struct blame *blames, const uint8_t *bytes,
                      size_t n, struct err *e)
 {
-    struct input in = {bytes, n, false};
+    struct input in = {.p = bytes, .n = n};
     *q = (struct wire_request){.file = take64(&in), .known = take64(&in)};
     q->name_at = take64(&in);
     uint32_t n_blames = take32(&in);
@@ -346,6 +349,8 @@ int wire_get_request(struct wire_request *q, struct blame *blames, const uint8_t
     q->path = take_tail(&in);
     const char *why = take_tail(&in);
     q->why = closed ? why : NULL;
+    if (in.starved)
+        return err_set(e, REACH_JOB, ERR_NOMEM, "no memory for a request to a reader");
     if (in.bad || in.n != 0 || !q->path || !why || q->file == 0 || q->name_at > strlen(q->path))
         return err_set(e, REACH_JOB, ERR_BUG, "a request to a reader makes no sense");
     return 0;

@@ -58,7 +58,7 @@ void wire_put_block(uint8_t out[WIRE_BLOCK], const struct block *b);
 /* -ERR_CORRUPT for what no reader of ours sends. */
 int wire_get_header(struct wire_header *h, const uint8_t in[WIRE_HEADER],
                     const struct wire_limits *l, struct err *e) MUST_CHECK;
-/* Fills d, a new document, from its head in[0, n). */
+/* Fills d, a new document, from its head in[0, n). Also -ERR_NOMEM. */
 int wire_get_head(struct doc *d, const uint8_t *in, size_t n, struct err *e) MUST_CHECK;
 /* The last check: is d, with text and blocks as they came, a document? */
 int wire_check_doc(const struct doc *d, struct err *e) MUST_CHECK;
@@ -78,7 +78,7 @@ struct wire_request {
 
 /* At most WIRE_REQUEST_MAX bytes; a longer path is -ERR_LIMIT. */
 int wire_put_request(struct buf *out, const struct wire_request *q, struct err *e) MUST_CHECK;
-/* The strings point into in; blames[WIRE_BLAMES] are filled. in[n - 1] is 0. */
+/* The strings point into in; blames[WIRE_BLAMES] are filled. in[n - 1] is 0. -ERR_BUG, -ERR_NOMEM. */
 int wire_get_request(struct wire_request *q, struct blame *blames, const uint8_t *in, size_t n,
                      struct err *e) MUST_CHECK;
 

@@ -100,34 +100,45 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_ACTION_NEW] = "INSERT INTO action(at_ms, run, what, detail) VALUES(?1, ?2, ?3, ?4)",
 };
 
-/* What the system said. SQLite forgets it where it cleans up after the failure. */
-static const char *reason(sqlite3 *handle, int code)
+/* The errno behind what SQLite says, or 0. */
+static int file_error(sqlite3 *handle, int code)
 {
-    int why = sqlite3_system_errno(handle);
-    if (code == SQLITE_FULL)
-        return strerror(ENOSPC);
-    if (code == SQLITE_IOERR)
-        return strerror(why ? why : EIO);
-    return code == SQLITE_CANTOPEN && why ? strerror(why) : "";
+    int why = ledger_vfs_failed();
+    switch (code) {
+    case SQLITE_FULL:
+        return ENOSPC;
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+        if (!why)
+            why = sqlite3_system_errno(handle);
+        return why || code == SQLITE_CANTOPEN ? why : EIO;
+    case SQLITE_CORRUPT: /* that could not be read */
+    case SQLITE_NOTADB:
+        return why;
+    default:
+        return 0;
+    }
 }
 
 int db_fail(struct db *db, const char *what, struct err *e)
 {
     int code = db->handle ? sqlite3_errcode(db->handle) & 0xff : SQLITE_NOMEM;
+    int why = db->handle ? file_error(db->handle, code) : 0;
     enum err_code as = ERR_IO;
+    const char *said = why          ? strerror(why)
+                       : db->handle ? sqlite3_errmsg(db->handle)
+                                    : "no memory";
     if (code == SQLITE_NOMEM)
         as = ERR_NOMEM;
-    else if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR ||
-             code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH)
+    else if (!why && (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR ||
+                      code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH))
         as = ERR_CORRUPT;
-    const char *why = db->handle ? reason(db->handle, code) : "";
-    return err_set(e, REACH_JOB, as, "ledger: %s: %s%s%s", what,
-                   db->handle ? sqlite3_errmsg(db->handle) : "no memory", why[0] ? ": " : "",
-                   why);
+    return err_set(e, REACH_JOB, as, "ledger: %s: %s", what, said);
 }
 
 int db_exec(struct db *db, const char *text, struct err *e)
 {
+    ledger_vfs_begin();
     return sqlite3_exec(db->handle, text, NULL, NULL, NULL) == SQLITE_OK
                ? 0
                : db_fail(db, "cannot be used", e);
@@ -187,6 +198,7 @@ static int open_once(struct db *db, const char *path, bool make, struct err *e)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (make ? SQLITE_OPEN_CREATE : 0);
     *db = (struct db){0};
+    ledger_vfs_begin();
     if (sqlite3_open_v2(path, &db->handle, flags, ledger_vfs()) != SQLITE_OK)
         return db_fail(db, path, e);
     sqlite3_busy_timeout(db->handle, BUSY_MS);
@@ -230,6 +242,7 @@ void db_close(struct db *db)
 sqlite3_stmt *db_sql(struct db *db, enum sql which, struct err *e)
 {
     sqlite3_stmt **s = &db->stmts[which];
+    ledger_vfs_begin();
     if (!*s && sqlite3_prepare_v3(db->handle, texts[which], -1, SQLITE_PREPARE_PERSISTENT, s,
                                   NULL) != SQLITE_OK)
         db_fail(db, "its tables are not as they should be", e);

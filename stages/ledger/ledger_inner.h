@@ -58,6 +58,9 @@ struct db {
 
 /* The name of the way to files that the ledger takes, or NULL (ledger_vfs.c). */
 const char *ledger_vfs(void);
+/* Something new is asked of SQLite in this thread; and the errno of the first call on a file that failed for it, or 0. */
+void ledger_vfs_begin(void);
+int ledger_vfs_failed(void);
 /* Open a file; make: with its tables when it is new. -ERR_CORRUPT when it is no ledger of this version, or damaged. */
 int db_open(struct db *db, const char *path, bool make, struct err *e) MUST_CHECK;
 void db_close(struct db *db);

@@ -44,7 +44,7 @@ def one_size(c, rig, small, kib, want, most):
             c.that(f'{kib} KiB: there was room after all', everything(small / 'out') == want)
             return 0
         c.that(f'{kib} KiB: stopped, exit 3', code == 3, f'exit {code}\n{log[-1500:]}')
-        c.that(f'{kib} KiB: and said', any(x in log for x in ('No space left on device', 'disk is full', 'disk I/O error')), log[-1500:])
+        c.that(f'{kib} KiB: and said', 'No space left on device' in log, log[-1500:])
         for path in small.glob('out/results.jsonl*'):
             lines = path.read_bytes().split(b'\n')
             c.that(f'{kib} KiB: whole records', not lines[-1] and all(json.loads(x)['status'] == 'ok' for x in lines[:-1]))

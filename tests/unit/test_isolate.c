@@ -409,6 +409,7 @@ static void without_its_keeper_the_run_stops(void **state)
     int rc = meddled(t, true);
     assert_int_equal(rc, -ERR_IO);
     assert_int_equal(t->e.reach, REACH_JOB);
+    assert_non_null(strstr(t->e.msg, "has ended: signal 9"));
     try_free(t);
 }
 

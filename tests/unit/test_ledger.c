@@ -2,6 +2,7 @@
 #include "stages/base/log.h"
 #include "stages/ledger/ledger.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -524,6 +526,27 @@ static void a_file_that_is_no_ledger_is_set_aside(void **state)
     ledger_close(begin(1));
 }
 
+static void why_it_cannot_be_written_is_said_and_it_is_not_called_damaged(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct rlimit now;
+    struct ledger *l = begin(1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &now), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1, now.rlim_max}), 0);
+    struct ledger_doc d = doc_of(1, 0);
+    int rc = ledger_done(l, &d, "{}", 2, &e);
+    if (!rc)
+        rc = ledger_sync(l, &e);
+    ledger_close(l);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(rc, -ERR_IO);
+    assert_non_null(strstr(e.msg, strerror(EFBIG)));
+    ledger_close(begin(0));
+}
+
 static void a_look_counts_while_a_run_is_at_work(void **state)
 {
     (void)state;
@@ -570,6 +593,7 @@ int main(void)
         TEST(what_was_synced_survives_a_kill),
         TEST(a_damaged_ledger_is_set_aside_and_never_fatal),
         TEST(a_file_that_is_no_ledger_is_set_aside),
+        TEST(why_it_cannot_be_written_is_said_and_it_is_not_called_damaged),
         TEST(a_look_counts_while_a_run_is_at_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

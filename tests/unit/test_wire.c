@@ -266,6 +266,39 @@ static void a_board_gives_the_last_spot_that_was_whole(void **state)
     assert_false(board_read(&b, &file, &back));
 }
 
+/* Every string of both kinds of message, in turn. */
+static void a_want_of_memory_is_not_taken_for_nonsense(void **state)
+{
+    (void)state;
+    struct doc *d = a_doc();
+    struct blame blame = {.spot = {.n = 1, .path = {3}}, .why = {ERR_LIMIT, REACH_DOC, "slow"}},
+                 got[WIRE_BLAMES];
+    struct wire_request q = {.file = 1, .path = "a", .blames = &blame, .n_blames = 1}, taken;
+    struct buf b, request;
+    struct err e = {0};
+    int rc = -ERR_NOMEM;
+    long k = 0;
+    put(&b, d);
+    buf_init(&request, WIRE_REQUEST_MAX);
+    assert_int_equal(wire_put_request(&request, &q, &e), 0);
+    while (rc == -ERR_NOMEM) {
+        struct doc *back = doc_new();
+        mem_fail_after(++k);
+        rc = get(back, b.data, b.len);
+        mem_fail_after(0);
+        doc_unref(back);
+    }
+    assert_int_equal(rc, 0);
+    assert_true(k > 5);
+    mem_fail_after(1);
+    rc = wire_get_request(&taken, got, (uint8_t *)request.data, request.len, &e);
+    mem_fail_after(0);
+    assert_int_equal(rc, -ERR_NOMEM);
+    buf_release(&request);
+    buf_release(&b);
+    doc_unref(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +308,7 @@ int main(void)
         cmocka_unit_test(texts_and_blocks_are_checked),
         cmocka_unit_test(headers_over_the_limits_are_refused),
         cmocka_unit_test(a_request_comes_back_as_it_was),
+        cmocka_unit_test(a_want_of_memory_is_not_taken_for_nonsense),
         cmocka_unit_test(a_board_gives_the_last_spot_that_was_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
