@@ -18,7 +18,8 @@ enum {
 
 struct unpack {
     struct archive *a;
-    struct archive_entry *entry;
+    struct archive_entry
+        *entry; /* ours: libarchive does not see that it got none for its own */
     struct stream *outer;
     enum layer layer;
     struct unpack_limits limits;
@@ -173,13 +174,13 @@ int unpack_open(struct unpack **out, struct stream *outer, enum layer layer, boo
     u->layer = layer;
     u->limits = limits;
     u->a = archive_read_new();
-    if (!u->a) {
-        free(u);
+    u->entry = u->a ? archive_entry_new2(u->a) : NULL;
+    if (!u->entry || archive_read_set_callback_data(u->a, u) != ARCHIVE_OK) {
+        unpack_close(u);
         return err_set(e, REACH_DOC, ERR_NOMEM, "no memory to open an archive");
     }
     set_format(u);
     set_filter(u);
-    archive_read_set_callback_data(u->a, u);
     if (outer->fd >= 0 && !in_order) {
         archive_read_set_read_callback(u->a, read_anywhere);
         archive_read_set_seek_callback(u->a, seek_to);
@@ -205,6 +206,7 @@ void unpack_close(struct unpack *u)
 {
     if (!u)
         return;
+    archive_entry_free(u->entry);
     archive_read_free(u->a);
     free(u);
 }
@@ -220,7 +222,7 @@ static int64_t packed(const struct unpack *u)
 
 int unpack_next(struct unpack *u, struct entry *out, struct err *e)
 {
-    int rc = archive_read_next_header(u->a, &u->entry);
+    int rc = archive_read_next_header2(u->a, u->entry);
     if (rc == ARCHIVE_EOF) {
         /* libarchive takes a tar that was cut between two entries for a whole one. */
         if (u->layer == LAYER_TAR && u->zeros < TAR_BLOCK && !u->outer->torn)
