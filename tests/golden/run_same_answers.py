@@ -142,7 +142,7 @@ def tiny_llama(c, quire, quick):
 
 def tiny_gemma3(c, quire, quick):
     """Has layers with a window, and another vocabulary."""
-    cross(c, quire, 'gemma3', tiny('gemma3') + SAMPLED, 'kv.memory=288KiB', once if quick else whole)
+    cross(c, quire, 'gemma3', tiny('gemma3') + SAMPLED, 'kv.memory=288KiB', once if quick else pairs)
 
 
 def best_token(c, quire, quick):

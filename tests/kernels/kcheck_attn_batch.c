@@ -4,6 +4,7 @@
 #include "kernels/cpu/half.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { MOST_CALLS = 70, MOST_WIDTH = 1500, MOST_PAGES = 5, PAGE = KERN_PAGE_TOKENS };
 
@@ -80,7 +81,8 @@ static void make_batch(struct batch *b, int round, int n)
     b->width = (size_t)(b->n_kv_head * b->group * b->d);
     size_t bytes = kern_page_slice_bytes(b->n_kv_head, b->d);
     uint8_t *memory = aligned_alloc(64, (bytes * MOST_PAGES * (size_t)n + 63) / 64 * 64);
-    assert_non_null(memory);
+    if (!memory)
+        abort();
     b->memory = memory;
     for (int most_shared = 1 + upto(MOST_PAGES); b->n < n;)
         add_call(b, memory, most_shared);
