@@ -10,8 +10,9 @@ static __m512 gate(__m512 g, __m512 z, __m512 u)
     return _mm512_mul_ps(_mm512_div_ps(g, below), u);
 }
 
-static void silu_row(float *out, const float *g, const float *u, int n)
+static void silu_row(float *out, const float *g, const float *u, int n, float c)
 {
+    (void)c;
     for (int i = 0; i < n; i += 16) {
         __m512 v = load_left16(g + i, n - i);
         __m512 z = _mm512_sub_ps(_mm512_setzero_ps(), v);
@@ -19,8 +20,9 @@ static void silu_row(float *out, const float *g, const float *u, int n)
     }
 }
 
-static void gelu_row(float *out, const float *g, const float *u, int n)
+static void gelu_row(float *out, const float *g, const float *u, int n, float c)
 {
+    (void)c;
     const __m512 cube = _mm512_set1_ps(GELU_CUBE), linear = _mm512_set1_ps(GELU_LINEAR);
     for (int i = 0; i < n; i += 16) {
         __m512 v = load_left16(g + i, n - i);
@@ -29,32 +31,12 @@ static void gelu_row(float *out, const float *g, const float *u, int n)
     }
 }
 
-static void silu_rows(void *arg, int begin, int end, int thread)
-{
-    const struct row_op *op = arg;
-    (void)thread;
-    for (int row = begin; row < end; row++)
-        silu_row(op->out + (size_t)row * op->ld, op->x + (size_t)row * op->ld,
-                 op->y + (size_t)row * op->ld, op->n);
-}
-
 void silu_mul_avx512(float *out, const float *g, const float *u, size_t ld, int rows, int n)
 {
-    struct row_op op = {.out = out, .x = g, .y = u, .ld = ld, .n = n};
-    share_rows(rows, n, silu_rows, &op);
-}
-
-static void gelu_rows(void *arg, int begin, int end, int thread)
-{
-    const struct row_op *op = arg;
-    (void)thread;
-    for (int row = begin; row < end; row++)
-        gelu_row(op->out + (size_t)row * op->ld, op->x + (size_t)row * op->ld,
-                 op->y + (size_t)row * op->ld, op->n);
+    share_op(&(struct row_op){silu_row, out, g, u, ld, ld, ld, n, 0}, rows);
 }
 
 void gelu_mul_avx512(float *out, const float *g, const float *u, size_t ld, int rows, int n)
 {
-    struct row_op op = {.out = out, .x = g, .y = u, .ld = ld, .n = n};
-    share_rows(rows, n, gelu_rows, &op);
+    share_op(&(struct row_op){gelu_row, out, g, u, ld, ld, ld, n, 0}, rows);
 }

@@ -1,7 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/prepare_rows.h"
-#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
 static __m256i magnitudes(__m256 v)
@@ -62,18 +61,14 @@ static void prepare_block(struct input_block *out, int r, const float *x, int n)
     out->n_high[r] = high;
 }
 
-static void prepare_groups(void *arg, int begin, int end, int thread)
+static void group(const struct preparation *p, int g)
 {
-    const struct preparation *p = arg;
-    (void)thread;
-    for (int g = begin; g < end; g++)
-        prepare_group(p, g, all_finite, prepare_block);
+    prepare_group(p, g, all_finite, prepare_block);
 }
 
 void prepare_avx2(struct kern_input *in, uint8_t *bad)
 {
-    struct preparation p = {in, bad};
-    share_rows(input_groups(in->rows), ROW_GROUP * in->k, prepare_groups, &p);
+    prepare_all((struct preparation){in, bad, group});
 }
 
 static void remainder_block(float *out, const float *x, int n)
@@ -85,24 +80,15 @@ static void remainder_block(float *out, const float *x, int n)
         store_left(out + 8 * i, n - 8 * i, _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(q[i]), v[i]));
 }
 
-static void remainder_rows(void *arg, int begin, int end, int thread)
+static void remainder_row(float *out, const float *x, const float *y, int n, float c)
 {
-    const struct row_op *op = arg;
-    int n = op->n;
-    (void)thread;
-    for (int row = begin; row < end; row++) {
-        const float *from = op->x + (size_t)row * (size_t)n;
-        float *to = op->out + (size_t)row * (size_t)n;
-        if (!all_finite(from, n))
-            memset(to, 0, (size_t)n * sizeof *to);
-        else
-            for (int i = 0; i < n; i += 32)
-                remainder_block(to + i, from + i, n - i);
-    }
+    (void)y;
+    (void)c;
+    prepare_remainder(out, x, n, all_finite, remainder_block);
 }
 
 void remainder_avx2(float *out, const float *x, int rows, int n)
 {
-    struct row_op op = {.out = out, .x = x, .n = n};
-    share_rows(rows, n, remainder_rows, &op);
+    size_t ld = (size_t)n;
+    share_op(&(struct row_op){remainder_row, out, x, x, ld, ld, ld, n, 0}, rows);
 }

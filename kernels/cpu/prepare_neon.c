@@ -1,5 +1,4 @@
 #include "kernels/cpu/prepare_rows.h"
-#include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_neon.h"
 
 static bool all_finite(const float *x, int n)
@@ -53,43 +52,34 @@ static inline void prepare_block(struct input_block *out, int r, const float *x,
     out->n_high[r] = high;
 }
 
-static void prepare_groups(void *arg, int begin, int end, int thread)
+static void group(const struct preparation *p, int g)
 {
-    const struct preparation *p = arg;
-    (void)thread;
-    for (int g = begin; g < end; g++)
-        prepare_group(p, g, all_finite, prepare_block);
+    prepare_group(p, g, all_finite, prepare_block);
 }
 
 void prepare_neon(struct kern_input *in, uint8_t *bad)
 {
-    struct preparation p = {in, bad};
-    share_rows(input_groups(in->rows), ROW_GROUP * in->k, prepare_groups, &p);
+    prepare_all((struct preparation){in, bad, group});
 }
 
-static void remainder_rows(void *arg, int begin, int end, int thread)
+static void remainder_block(float *out, const float *x, int n)
 {
-    const struct row_op *op = arg;
-    int n = op->n;
-    (void)thread;
-    for (int row = begin; row < end; row++) {
-        const float *from = op->x + (size_t)row * (size_t)n;
-        float *to = op->out + (size_t)row * (size_t)n;
-        bool finite = all_finite(from, n);
-        for (int b = 0; b < n; b += 32) {
-            float32x4_t v[8];
-            int32x4_t q[8];
-            float d = quantise(q, v, from + b, n - b);
-            for (int i = 0; i < 8; i++)
-                store_left4(to + b + 4 * i, n - b - 4 * i,
-                            finite ? vfmaq_n_f32(v[i], vcvtq_f32_s32(q[i]), -d)
-                                   : vdupq_n_f32(0));
-        }
-    }
+    float32x4_t v[8];
+    int32x4_t q[8];
+    float d = quantise(q, v, x, n);
+    for (int i = 0; i < 8; i++)
+        store_left4(out + 4 * i, n - 4 * i, vfmaq_n_f32(v[i], vcvtq_f32_s32(q[i]), -d));
+}
+
+static void remainder_row(float *out, const float *x, const float *y, int n, float c)
+{
+    (void)y;
+    (void)c;
+    prepare_remainder(out, x, n, all_finite, remainder_block);
 }
 
 void remainder_neon(float *out, const float *x, int rows, int n)
 {
-    struct row_op op = {.out = out, .x = x, .n = n};
-    share_rows(rows, n, remainder_rows, &op);
+    size_t ld = (size_t)n;
+    share_op(&(struct row_op){remainder_row, out, x, x, ld, ld, ld, n, 0}, rows);
 }

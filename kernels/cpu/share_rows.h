@@ -6,8 +6,16 @@
 
 #include <stddef.h>
 
-/* What an op over rows is called with: where it writes and reads, and how far rows are apart, n values each. */
+/* fn over rows of `values` values each. Handing out takes about a microsecond: fewer values than that many
+ * are done sooner by the caller. */
+void share_rows(int rows, int values, team_part_fn *fn, void *arg);
+
+/* One row: out[n] from x[n], y[n] and c, as far as the op has them. out may be x. */
+typedef void row_fn(float *out, const float *x, const float *y, int n, float c);
+
+/* Rows that are ld, ld_x and ld_y values apart; with 0 all rows meet the same one. */
 struct row_op {
+    row_fn *row;
     float *out;
     const float *x, *y;
     size_t ld, ld_x, ld_y;
@@ -15,13 +23,6 @@ struct row_op {
     float c;
 };
 
-/* fn over rows of `values` values each. Handing out takes about a microsecond: fewer values than that many
- * are done sooner by the caller. */
-static inline void share_rows(int rows, int values, team_part_fn *fn, void *arg)
-{
-    enum { WORTH_SHARING = 1 << 13, PARTS_EACH = 4 };
-    int parts = (size_t)rows * (size_t)values < WORTH_SHARING ? 1 : PARTS_EACH * team_threads();
-    team_run(rows, (rows + parts - 1) / parts, fn, arg);
-}
+void share_op(const struct row_op *op, int rows);
 
 #endif

@@ -2,50 +2,35 @@
 #include "kernels/cpu/share_rows.h"
 #include "kernels/cpu/simd_avx2.h"
 
-/* Each row and that of y; with ld_y 0 they all meet the same one. */
-static void add_rows(void *arg, int begin, int end, int thread)
+static void add_row(float *out, const float *x, const float *y, int n, float c)
 {
-    const struct row_op *op = arg;
-    int n = op->n;
-    (void)thread;
-    for (int row = begin; row < end; row++) {
-        float *a = op->out + (size_t)row * op->ld;
-        const float *b = op->y + (size_t)row * op->ld_y;
-        for (int i = 0; i < n; i += 8)
-            store_left(a + i, n - i,
-                       _mm256_add_ps(load_left(a + i, n - i), load_left(b + i, n - i)));
-    }
+    (void)c;
+    for (int i = 0; i < n; i += 8)
+        store_left(out + i, n - i,
+                   _mm256_add_ps(load_left(x + i, n - i), load_left(y + i, n - i)));
 }
 
 void add_avx2(float *x, const float *y, size_t ld, int rows, int n)
 {
-    struct row_op op = {.out = x, .y = y, .ld = ld, .ld_y = ld, .n = n};
-    share_rows(rows, n, add_rows, &op);
-}
-
-static void scale_rows(void *arg, int begin, int end, int thread)
-{
-    const struct row_op *op = arg;
-    int n = op->n;
-    __m256 c = _mm256_set1_ps(op->c);
-    (void)thread;
-    for (int row = begin; row < end; row++) {
-        float *a = op->out + (size_t)row * op->ld;
-        for (int i = 0; i < n; i += 8)
-            store_left(a + i, n - i, _mm256_mul_ps(load_left(a + i, n - i), c));
-    }
-}
-
-void scale_avx2(float *x, float c, size_t ld, int rows, int n)
-{
-    struct row_op op = {.out = x, .ld = ld, .n = n, .c = c};
-    share_rows(rows, n, scale_rows, &op);
+    share_op(&(struct row_op){add_row, x, x, y, ld, ld, ld, n, 0}, rows);
 }
 
 void add_bias_avx2(float *x, const float *b, size_t ld, int rows, int n)
 {
-    struct row_op op = {.out = x, .y = b, .ld = ld, .ld_y = 0, .n = n};
-    share_rows(rows, n, add_rows, &op);
+    share_op(&(struct row_op){add_row, x, x, b, ld, ld, 0, n, 0}, rows);
+}
+
+static void scale_row(float *out, const float *x, const float *y, int n, float c)
+{
+    __m256 by = _mm256_set1_ps(c);
+    (void)y;
+    for (int i = 0; i < n; i += 8)
+        store_left(out + i, n - i, _mm256_mul_ps(load_left(x + i, n - i), by));
+}
+
+void scale_avx2(float *x, float c, size_t ld, int rows, int n)
+{
+    share_op(&(struct row_op){scale_row, x, x, x, ld, ld, ld, n, c}, rows);
 }
 
 /* Greatest of n values; NaN never wins (max takes its second operand then), -inf when there is no other. */
