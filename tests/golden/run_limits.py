@@ -3,8 +3,10 @@
 
 A small document, and one so long that the model would take minutes for it.
 """
+import contextlib
 import json
 import signal
+import sqlite3
 import sys
 import time
 
@@ -27,7 +29,6 @@ LONG = (text(1, 88) + '\n\n') * 8000
 
 def rig(quire, *docs):
     return Rig(quire, docs, [], JOB)
-
 
 
 def statuses(run):
@@ -98,4 +99,36 @@ def signals(c, quire, quick):
             c.that(f'{sig.name}: soon', run.seconds < 10, run.seconds)
 
 
-sys.exit(main(__doc__, [deadline, deadline_passes, per_document, max_failures, signals]))
+def answers(out):
+    """Requests that are in the ledger; -1 when it is not there yet."""
+    try:
+        db = sqlite3.connect(f'file:{out}/.ledger/ledger.sqlite?mode=ro', uri=True)
+        with contextlib.closing(db):
+            return db.execute('SELECT count(*) FROM answer').fetchone()[0]
+    except sqlite3.Error:
+        return -1
+
+
+def wait_for_answer(process, out):
+    """Until work is under way: from then on there is always something to finish."""
+    end = time.monotonic() + 60
+    while process.poll() is None and answers(out) < 1 and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def signals_at_once(c, quire, quick):
+    """Two within a second are one, and the drain goes on; one that comes later stops it."""
+    for pause, ends_soon in ((0.2, False), (1.5, True)):
+        with rig(quire, LONG) as r:
+            p, out = r.start(['limits.drain=6s'], disk=None)
+            wait_for_answer(p, out)
+            for wait in (pause, 0):
+                p.send_signal(signal.SIGTERM)
+                time.sleep(wait)
+            run = r.end(p, out)
+            c.that(f'TERM, {pause} s, TERM: exit 143', run.code == 143, (run.code, run.log))
+            c.that(f'TERM, {pause} s, TERM: {"stopped" if ends_soon else "the drain goes on"}',
+                   (run.seconds < 3) == ends_soon, (run.seconds, run.log))
+
+
+sys.exit(main(__doc__, [deadline, deadline_passes, per_document, max_failures, signals, signals_at_once]))
