@@ -4,7 +4,6 @@
 #include "stages/base/log.h"
 #include "stages/base/mem.h"
 
-#include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -50,8 +49,6 @@ void exit_guard_on(void)
     static bool registered;
     if (!registered) {
         load_unwinder();
-        /* libcrypto's own handler frees what other threads still use. */
-        OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
         registered = atexit(at_exit) == 0;
     }
     atomic_store(&on, true);

@@ -55,4 +55,8 @@ void lib_memory_init(void)
     (void)CRYPTO_set_mem_functions(crypto_alloc, crypto_resize, crypto_free);
     json_set_alloc_funcs(plain, free);
     (void)xmlMemSetup(free, plain, lib_resize, mem_strdup);
+    /* No handler at exit: it frees what other threads still use. No settings of the machine, and no
+     * texts of errors that we do not print: a digest needs neither. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG |
+                            OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, NULL);
 }

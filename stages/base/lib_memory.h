@@ -3,6 +3,7 @@
  * What:   gives libcrypto, jansson and libxml2 allocators that end the process with mem_none() instead of failing.
  *         Of failed allocations the first makes a crash in its set-up, the second a record without one of its
  *         fields, the third a document without the rest of its text: in silence, as their callers are not told.
+ *         And libcrypto starts without the settings of the machine (openssl.cnf) and the texts of its errors.
  * Thread: call once, before any other thread and before the first use of these libraries.
  */
 #ifndef QUIRE_BASE_LIB_MEMORY_H
