@@ -14,7 +14,6 @@
 #define _GNU_SOURCE /* syscall, sched_getaffinity */
 #include "kernels/team.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -46,7 +45,6 @@ struct team {
     int n; /* threads, the caller included */
     int spin_us;
     pid_t owner; /* the process that has the threads */
-    bool busy;   /* the caller is in team_run() */
 
     /* The job; written by the caller while nobody has a part. */
     alignas(LINE) team_part_fn *fn;
@@ -248,18 +246,8 @@ int team_threads(void)
     return current ? current->n : 1;
 }
 
-void team_run(int n, int grain, team_part_fn *fn, void *arg)
+static void share_out(struct team *t, int n, int grain, team_part_fn *fn, void *arg)
 {
-    struct team *t = current;
-    int least = n / MOST_PARTS + 1;
-    grain = grain < least ? least : grain;
-    if (!t || t->n == 1 || n <= grain) {
-        if (n > 0)
-            fn(arg, 0, n, 0);
-        return;
-    }
-    assert(!t->busy);
-    t->busy = true;
     uint32_t parts = (uint32_t)((n - 1) / grain + 1);
     uint64_t turn = atomic_load_explicit(&t->turn, memory_order_relaxed) + 1;
     t->fn = fn;
@@ -272,5 +260,17 @@ void team_run(int n, int grain, team_part_fn *fn, void *arg)
     next_turn(t, parts <= (uint32_t)t->n ? (int)parts - 1 : t->n - 1);
     add_done(t, do_parts(t, 0));
     wait_done(t, parts);
-    t->busy = false;
+}
+
+void team_run(int n, int grain, team_part_fn *fn, void *arg)
+{
+    struct team *t = current;
+    int least = n / MOST_PARTS + 1;
+    grain = grain < least ? least : grain;
+    current = NULL; /* what a part calls is not shared out, whoever does it */
+    if (t && t->n > 1 && n > grain)
+        share_out(t, n, grain, fn, arg);
+    else if (n > 0)
+        fn(arg, 0, n, 0);
+    current = t;
 }

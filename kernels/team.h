@@ -5,7 +5,7 @@
  *         the parts that were taken, never for a thread that has not come: with more threads than free CPUs the
  *         caller does most of the work itself, and nothing stands still.
  * Rules:  1. Which thread takes which part is chance: a part must give the same bytes whoever computes it.
- *         2. Parts do not call team_run(), nor ops.
+ *         2. Ops that a part calls are not shared out again; each part brings its own scratch for them.
  *         3. Nothing is allocated between team_new() and team_free().
  *         4. After fork() the child has the caller only; it goes on alone.
  * Thread: the thread that called team_use() calls team_run(); a team belongs to one thread at a time.

@@ -61,7 +61,7 @@ TILE_INLINE void multiply_group(const struct attn_product *p, int rows, int vect
             const char *ahead = p->ahead + (size_t)(p->n - n) * 128;
             UNROLL
             for (int i = 0; i < 2 * STEPS; i++)
-                _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+                _mm_prefetch(ahead + 64 * i, _MM_HINT_T1);
         }
         UNROLL
         for (int i = 0; i < STEPS; i++, w += line)

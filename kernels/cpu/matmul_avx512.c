@@ -11,6 +11,8 @@ enum {
     /* With few rows the records that come in push what is kept out of L1 while it is filled: shorter chunks. */
     FEW_TILES = 16,
     FEW_BLOCKS = 12,
+    LEAST_TILES = 3,
+    LEAST_BLOCKS = 6,
     AHEAD = 2048, /* hardware follows a stream, but only within a page of 4 KiB */
 };
 
@@ -101,12 +103,20 @@ static void look_ahead(struct tile_work *work, const struct panel_job *job, int 
     }
 }
 
+static int most_blocks(int n_tiles, int n_blocks)
+{
+    return n_tiles == 1             ? n_blocks
+           : n_tiles <= LEAST_TILES ? LEAST_BLOCKS
+           : n_tiles <= FEW_TILES   ? FEW_BLOCKS
+                                    : CHUNK_BLOCKS;
+}
+
 static void add_panels(const struct panel_job *job, struct wide_scratch *s)
 {
     const struct record_form *f = &record_forms[job->w->type];
     int n_blocks = job->w->n_in / 32,
         n_tiles = (job->end - job->first + TILE_ROWS - 1) / TILE_ROWS;
-    int most = n_tiles == 1 ? n_blocks : n_tiles <= FEW_TILES ? FEW_BLOCKS : CHUNK_BLOCKS;
+    int most = most_blocks(n_tiles, n_blocks);
     int n_chunks = (n_blocks + most - 1) / most; /* of equal size: a short one is slow */
     int chunk = (n_blocks + n_chunks - 1) / n_chunks;
     tile_fn *first = n_tiles == 1 ? tiles[job->w->type].read : tiles[job->w->type].keep;

@@ -92,7 +92,7 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
            rest = max_of(rows, with_spare(f->limits.logits));
     size_t head_rows =
         2 * (size_t)(f->limits.logits < HEAD_ROWS ? f->limits.logits : HEAD_ROWS);
-    size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff;
+    size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff, threads = (size_t)f->max_threads;
     size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
            kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
     size_t widest = max_of(max_of(embd, ff), wide);
@@ -111,8 +111,8 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
     f->head.out = region(base, &used, head_rows * (size_t)h->n_vocab, sizeof(float));
     f->head.norms = region(base, &used, ((size_t)h->n_vocab + 15) / 16, sizeof(float));
     f->head.marks = region(base, &used, head_rows / 2 * (((size_t)h->n_vocab + 15) / 16), 1);
-    f->head.pair = region(base, &used, 2 * embd, sizeof(float));
-    f->head.pair_input = region(base, &used, kern_input_bytes(2, h->n_embd), 1);
+    f->head.pairs = region(base, &used, threads * 2 * embd, sizeof(float));
+    f->head.pair_inputs = region(base, &used, threads, head_pair_bytes(h->n_embd));
     f->input = region(base, &used, kern_input_bytes(f->limits.rows, (int)widest), 1);
     f->fine_rows = region(base, &used, 2 * FINE_ROWS * widest, sizeof(float));
     f->fine_input = region(base, &used, kern_input_bytes(2 * FINE_ROWS, (int)widest), 1);

@@ -1,10 +1,8 @@
 /* Which logits need their second part (head_tokens). With a row's first 8 bits all logits are known up to |w . r|, r what
- * these bits have left: at most norm(w) * norm(r). So the greatest logit is at least
- *
- *     T = max over all of (first part - norm(w) * norm(r))
- *
- * and a logit whose first part + norm(w) * norm(r) is below T is not the greatest, nor equal to it. Those of the panels
- * that are left are computed exactly, second part and all, by the same products as head_logits().
+ * these bits have left: at most norm(w) * norm(r). Let T be the greatest logit of one panel, exactly: of the panel with
+ * the greatest first part. A logit whose first part + norm(w) * norm(r) is below T is not the greatest of all, nor equal
+ * to it. Those of the panels that are left are computed exactly, second part and all, by the same products as
+ * head_logits().
  *
  * Rounding. The second part is a product with q', the 8 bits of r: |r - d q'| <= max|r| / 254 in each block of 32, so
  * norm(d q') <= (1 + sqrt(32)/254) norm(r) < 1.0223 norm(r). Its terms round to nearest, a block is two operations, and
@@ -123,16 +121,17 @@ void head_logits(struct head *h, const struct kern_input *in, bool rest, float *
 struct token_job {
     struct head *h;
     const struct kern_input *in; /* n rows and their remainders */
+    int n;
     float error[HEAD_ROWS]; /* times the norm of a row of weights: bound of the second part */
     int marked[HEAD_ROWS];  /* panels */
     int32_t *tokens;
     bool *ok;
 };
 
-/* All of it: in->rows is 2n. */
-static void choose_of_all(struct token_job *job, int n)
+static void choose_of_all(struct token_job *job)
 {
     struct head *h = job->h;
+    int n = job->n;
     float *rows[HEAD_ROWS];
     for (int r = 0; r < n; r++)
         rows[r] = h->out + (size_t)r * (size_t)h->w->n_out;
@@ -145,84 +144,103 @@ static void choose_of_all(struct token_job *job, int n)
     }
 }
 
-/* Some outputs of a row: the greatest first part, and the bound of its panels. */
-struct part_top {
-    float top, norm;
+/* What a thread has to compute single panels of a row with. */
+struct row_pair {
+    struct kern_input in; /* the row and its remainder */
+    void *scratch;
 };
 
-static struct part_top part_top(const struct token_job *job, const float *x, int first)
+static struct row_pair pair_of(const struct token_job *job, int r, int thread)
 {
     const struct head *h = job->h;
-    int n = h->w->n_out - first < HEAD_PART ? h->w->n_out - first : HEAD_PART;
-    struct part_top p = {x[first + h->k->argmax(x + first, n)], 0};
-    for (int i = first / PANEL; i < (first + n + PANEL - 1) / PANEL; i++)
-        p.norm = h->norms[i] > p.norm ? h->norms[i] : p.norm;
-    return p;
+    size_t k = (size_t)h->w->n_in, t = (size_t)thread;
+    float *x = h->pairs + t * 2 * k;
+    struct row_pair pair = {
+        {.rows = 2,
+         .k = (int)k,
+         .x = x,
+         .mem = (char *)h->pair_inputs + t * head_pair_bytes((int)k)},
+        (char *)h->scratch + t * kern_matmul_scratch(1)};
+    uint8_t bad[2]; /* has been noted */
+    memcpy(x, job->in->x + (size_t)r * k, k * sizeof(float));
+    memcpy(x + k, job->in->x + (size_t)(job->n + r) * k, k * sizeof(float));
+    h->k->prepare(&pair.in, bad);
+    return pair;
 }
 
-/* Mark the panels that may hold the greatest logit of row r. */
-static void mark_row(struct token_job *job, int r)
+/* Raises *top to the greatest logit of panel p, exactly. Returns the first that is above what it was; -1: none. */
+static int32_t panel_top(const struct head *h, const struct row_pair *pair, int p, float *top)
 {
-    struct head *h = job->h;
-    uint8_t *marks = h->marks + (size_t)r * (size_t)head_panels(h->w);
-    const float *x = h->out + (size_t)r * (size_t)h->w->n_out;
-    float error = job->error[r], least = -INFINITY;
-    for (int i = 0; i < h->w->n_out; i += HEAD_PART) {
-        struct part_top p = part_top(job, x, i);
-        least = p.top - p.norm * error > least ? p.top - p.norm * error : least;
+    float x[2 * PANEL];
+    int first = p * PANEL, left = h->w->n_out - first;
+    int32_t at = -1;
+    struct kern_weights w = kern_weights_part(h->w, first, left < PANEL ? left : PANEL);
+    h->k->matmul(x, PANEL, &w, &pair->in, pair->scratch);
+    for (int c = 0; c < w.n_out; c++)
+        if (x[c] + x[PANEL + c] > *top) {
+            *top = x[c] + x[PANEL + c];
+            at = first + c;
+        }
+    return at;
+}
+
+/* Mark the panels of a row x that may hold a logit of `least` or more. Returns how many. */
+static int mark_panels(const struct head *h, uint8_t *marks, const float *x, float error,
+                       float least)
+{
+    int marked = 0;
+    for (int p = 0; p < head_panels(h->w); p++, x += PANEL) {
+        int n = h->w->n_out - p * PANEL < PANEL ? h->w->n_out - p * PANEL : PANEL;
+        float bound = h->norms[p] * error;
+        bool may = false;
+        for (int c = 0; c < n; c++)
+            may |= x[c] + bound >= least;
+        marks[p] = may;
+        marked += may;
     }
-    for (int i = 0; i < h->w->n_out; i += HEAD_PART) {
-        struct part_top p = part_top(job, x, i);
-        int end = h->w->n_out - i < HEAD_PART ? h->w->n_out : i + HEAD_PART;
-        if (!(p.top + p.norm * error >= least))
-            continue;
-        for (int j = i; j < end; j++)
-            if (x[j] + h->norms[j / PANEL] * error >= least)
-                marks[j / PANEL] = 1;
-    }
-    job->marked[r] = 0;
-    for (int i = 0; i < head_panels(h->w); i++)
-        job->marked[r] += marks[i];
+    return marked;
+}
+
+static uint8_t *marks_of(const struct head *h, int r)
+{
+    return h->marks + (size_t)r * (size_t)head_panels(h->w);
 }
 
 static void mark_rows(void *arg, int begin, int end, int thread)
 {
-    (void)thread;
-    for (int r = begin; r < end; r++)
-        mark_row(arg, r);
+    struct token_job *job = arg;
+    struct head *h = job->h;
+    for (int r = begin; r < end; r++) {
+        const float *x = h->out + (size_t)r * (size_t)h->w->n_out;
+        const struct row_pair pair = pair_of(job, r, thread);
+        float least = -INFINITY;
+        panel_top(h, &pair, h->k->argmax(x, h->w->n_out) / PANEL, &least);
+        job->marked[r] = mark_panels(h, marks_of(h, r), x, job->error[r], least);
+    }
 }
 
-/* The marked logits of row r, exactly. Panels come in rising order: the first of equals stays. */
-static void choose_of_marked(struct token_job *job, int n, int r)
+/* The marked logits, exactly. Panels come in rising order: the first of equals stays. */
+static void choose_of_marked(void *arg, int begin, int end, int thread)
 {
-    struct head *h = job->h;
-    size_t k = (size_t)h->w->n_in, panels = (size_t)head_panels(h->w);
-    const uint8_t *marks = h->marks + (size_t)r * panels, *mark = marks;
-    struct kern_input in = {.rows = 2, .k = (int)k, .x = h->pair, .mem = h->pair_input};
-    uint8_t bad[2]; /* has been noted */
-    memcpy(h->pair, job->in->x + (size_t)r * k, k * sizeof(float));
-    memcpy(h->pair + k, job->in->x + (size_t)(n + r) * k, k * sizeof(float));
-    h->k->prepare(&in, bad);
-    float top = -INFINITY;
-    while ((mark = memchr(mark, 1, panels - (size_t)(mark - marks)))) {
-        float x[2 * PANEL];
-        int first = (int)(mark++ - marks) * PANEL, left = h->w->n_out - first;
-        struct kern_weights w = kern_weights_part(h->w, first, left < PANEL ? left : PANEL);
-        h->k->matmul(x, PANEL, &w, &in, h->scratch);
-        for (int c = 0; c < w.n_out; c++)
-            if (x[c] + x[PANEL + c] > top) {
-                top = x[c] + x[PANEL + c];
-                job->tokens[r] = first + c;
-            }
+    struct token_job *job = arg;
+    size_t panels = (size_t)head_panels(job->h->w);
+    for (int r = begin; r < end; r++) {
+        const uint8_t *marks = marks_of(job->h, r), *mark = marks;
+        const struct row_pair pair = pair_of(job, r, thread);
+        float top = -INFINITY;
+        while ((mark = memchr(mark, 1, panels - (size_t)(mark - marks)))) {
+            int32_t at = panel_top(job->h, &pair, (int)(mark++ - marks), &top);
+            job->tokens[r] = at < 0 ? job->tokens[r] : at;
+        }
+        job->ok[r] = true;
     }
-    job->ok[r] = true;
 }
 
 /* Bounds of the second parts. False where one says nothing: weights or inputs are not finite, or huge. */
-static bool bound_rows(struct token_job *job, int n)
+static bool bound_rows(struct token_job *job)
 {
     const struct head *h = job->h;
-    int k = h->w->n_in;
+    int k = h->w->n_in, n = job->n;
     bool safe = h->bounded;
     for (int r = 0; r < n && safe; r++) {
         job->error[r] = ROUNDED_UP * norm_of(job->in->x + (size_t)(n + r) * (size_t)k, k);
@@ -234,22 +252,20 @@ static bool bound_rows(struct token_job *job, int n)
 
 void head_tokens(struct head *h, const struct kern_input *in, int32_t *tokens, bool *ok)
 {
-    int n = in->rows / 2, panels = head_panels(h->w), marked = 0;
-    struct token_job job = {.h = h, .in = in, .tokens = tokens, .ok = ok};
-    if (n <= FEW_ROWS || !bound_rows(&job, n)) {
-        choose_of_all(&job, n);
+    int n = in->rows / 2, marked = 0;
+    struct token_job job = {.h = h, .in = in, .n = n, .tokens = tokens, .ok = ok};
+    if (n <= FEW_ROWS || !bound_rows(&job)) {
+        choose_of_all(&job);
         return;
     }
     struct kern_input first = *in;
     first.rows = n;
     h->k->matmul(h->out, (size_t)h->w->n_out, h->w, &first, h->scratch);
-    memset(h->marks, 0, (size_t)n * (size_t)panels);
     team_run(n, 1, mark_rows, &job);
     for (int r = 0; r < n; r++)
         marked += job.marked[r];
-    if (marked > panels)
-        choose_of_all(&job, n);
+    if (marked > head_panels(h->w))
+        choose_of_all(&job);
     else
-        for (int r = 0; r < n; r++)
-            choose_of_marked(&job, n, r);
+        team_run(n, 1, choose_of_marked, &job);
 }

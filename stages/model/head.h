@@ -13,8 +13,7 @@
 #include "kernels/kernels.h"
 
 enum {
-    HEAD_ROWS = 24,     /* rows that are worked on at once */
-    HEAD_PART = 16 * 16 /* outputs that are looked at together */
+    HEAD_ROWS = 24, /* rows that are worked on at once */
 };
 
 struct head {
@@ -26,14 +25,20 @@ struct head {
     float *out;     /* [2 * rows of a call][n_vocab] */
     float *norms;   /* [panels] bounds of the norms of their rows */
     uint8_t *marks; /* [rows of a call][panels] */
-    float *pair;    /* [2][n_embd] a row and its remainder */
-    void *pair_input;
-    void *scratch; /* of products */
+    float *pairs;   /* [threads][2][n_embd] a row and its remainder */
+    void *pair_inputs; /* [threads], each head_pair_bytes() */
+    void *scratch;     /* of products */
 };
 
 static inline int head_panels(const struct kern_weights *w)
 {
     return (w->n_out + 15) / 16;
+}
+
+/* Of two prepared rows, the next two aligned as well. */
+static inline size_t head_pair_bytes(int n_embd)
+{
+    return (kern_input_bytes(2, n_embd) + 63) & ~(size_t)63;
 }
 
 /* Read all weights once, on all threads, for their norms. */

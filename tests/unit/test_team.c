@@ -119,6 +119,47 @@ static void what_parts_write_is_seen_by_the_next_job(void **state)
     }
 }
 
+/* A job in a part is done by the thread that has the part. */
+struct inner {
+    int done[64];
+    bool alone;
+};
+
+static void count_inner(void *arg, int begin, int end, int thread)
+{
+    struct inner *in = arg;
+    in->alone &= thread == 0 && begin == 0 && end == 64 && team_threads() == 1;
+    for (int i = begin; i < end; i++)
+        in->done[i]++;
+}
+
+static void run_inner(void *arg, int begin, int end, int thread)
+{
+    (void)thread;
+    for (int i = begin; i < end; i++)
+        team_run(64, 1, count_inner, (struct inner *)arg + i);
+}
+
+static void jobs_in_a_part_are_not_shared_out(void **state)
+{
+    (void)state;
+    struct team *t = team_new(3);
+    team_use(t);
+    for (int n = 1; n <= 20; n += 19) {
+        struct inner in[20] = {0};
+        for (int i = 0; i < n; i++)
+            in[i].alone = true;
+        team_run(n, 1, run_inner, in);
+        assert_int_equal(team_threads(), 3);
+        for (int i = 0; i < n; i++) {
+            assert_true(in[i].alone);
+            for (int k = 0; k < 64; k++)
+                assert_int_equal(in[i].done[k], 1);
+        }
+    }
+    team_free(t);
+}
+
 static void threads_that_slept_come_again(void **state)
 {
     (void)state;
@@ -218,6 +259,7 @@ int main(void)
         cmocka_unit_test(every_item_is_done_once_whatever_the_team_and_the_grain),
         cmocka_unit_test(jobs_of_more_parts_than_a_ticket_counts_get_a_larger_grain),
         cmocka_unit_test(what_parts_write_is_seen_by_the_next_job),
+        cmocka_unit_test(jobs_in_a_part_are_not_shared_out),
         cmocka_unit_test(threads_that_slept_come_again),
         cmocka_unit_test(all_threads_take_part_when_there_is_much_to_do),
         cmocka_unit_test(a_team_that_never_worked_ends),
