@@ -58,5 +58,6 @@ void lib_memory_init(void)
     /* No handler at exit: it frees what other threads still use. No settings of the machine, and no
      * texts of errors that we do not print: a digest needs neither. */
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG |
-                            OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, NULL);
+                            OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS,
+                        NULL);
 }

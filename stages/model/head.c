@@ -155,12 +155,11 @@ static struct row_pair pair_of(const struct token_job *job, int r, int thread)
     const struct head *h = job->h;
     size_t k = (size_t)h->w->n_in, t = (size_t)thread;
     float *x = h->pairs + t * 2 * k;
-    struct row_pair pair = {
-        {.rows = 2,
-         .k = (int)k,
-         .x = x,
-         .mem = (char *)h->pair_inputs + t * head_pair_bytes((int)k)},
-        (char *)h->scratch + t * kern_matmul_scratch(1)};
+    struct row_pair pair = {{.rows = 2,
+                             .k = (int)k,
+                             .x = x,
+                             .mem = (char *)h->pair_inputs + t * head_pair_bytes((int)k)},
+                            (char *)h->scratch + t * kern_matmul_scratch(1)};
     uint8_t bad[2]; /* has been noted */
     memcpy(x, job->in->x + (size_t)r * k, k * sizeof(float));
     memcpy(x + k, job->in->x + (size_t)(job->n + r) * k, k * sizeof(float));

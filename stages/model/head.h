@@ -22,10 +22,10 @@ struct head {
     bool bounded; /* norms are known; else all is computed always */
     float most;   /* of norms */
     /* The caller's: */
-    float *out;     /* [2 * rows of a call][n_vocab] */
-    float *norms;   /* [panels] bounds of the norms of their rows */
-    uint8_t *marks; /* [rows of a call][panels] */
-    float *pairs;   /* [threads][2][n_embd] a row and its remainder */
+    float *out;        /* [2 * rows of a call][n_vocab] */
+    float *norms;      /* [panels] bounds of the norms of their rows */
+    uint8_t *marks;    /* [rows of a call][panels] */
+    float *pairs;      /* [threads][2][n_embd] a row and its remainder */
     void *pair_inputs; /* [threads], each head_pair_bytes() */
     void *scratch;     /* of products */
 };
