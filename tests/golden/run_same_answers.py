@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 
-from kv_rig import ROOT, SMOLLM, Rig, main, text
+from kv_rig import ROOT, SMOLLM, Rig, main, text, work_in_memory
 
 KEEP = 'kv.keep=all'
 THREADS = (1, 2, 5)
@@ -159,4 +159,5 @@ def smollm2(c, quire, quick):
     cross(c, quire, 'SmolLM2', model, 'kv.memory=24MiB', once, TABLES[1:], 4)
 
 
+work_in_memory()
 sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, smollm2]))

@@ -26,7 +26,7 @@ import threading
 import time
 import zipfile
 
-from kv_rig import NULL, ROOT, TINY, Checks, text
+from kv_rig import NULL, ROOT, TINY, Checks, text, work_in_memory
 
 OPS = 'alloc read write sync rename truncate fallocate open mmap thread'.split()    # as the shim counts them
 # op, what its errno is called, text that the log has when the run stops for it
@@ -99,8 +99,8 @@ def difference(got, want):
 
 
 class Torture:
-    def __init__(self, quire, checks, jobs):
-        self.quire, self.c, self.workers = quire, checks, jobs
+    def __init__(self, quire, after, checks, jobs):
+        self.quire, self.after, self.c, self.workers = quire, after, checks, jobs
         self.shim = quire.parent / 'tests/faults/libshim.so'
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix='quire-torture-'))
         make_documents(self.dir / 'docs')
@@ -122,7 +122,8 @@ class Torture:
         job.write_text(f'model: {{kind: null}}\n{body}limits: {{threads: 2}}\n'
                        f'ingest: {{from: {self.dir}/docs/{docs}}}\n'
                        f'write: {{to: out, formats: [jsonl, markdown], chunks: yes}}\n')
-        words = [self.quire, 'run', job, '--progress', 'none', *(['--restart'] if restart else [])]
+        quire = self.after if faults is None else self.quire
+        words = [quire, 'run', job, '--progress', 'none', *(['--restart'] if restart else [])]
         for s in [*settings, *([f'kv.disk={folder}/kv'] if disk else [])]:
             words += ['--set', s]
         env = {**os.environ, 'XDG_CACHE_HOME': str(folder / 'cache'), 'OMP_WAIT_POLICY': 'passive',
@@ -260,6 +261,7 @@ class Torture:
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--quire', required=True, type=pathlib.Path)
+    ap.add_argument('--after', type=pathlib.Path, help='a faster build, for the runs without faults')
     ap.add_argument('--quick', action='store_true')
     ap.add_argument('--all', action='store_true', help='every k: an hour or two')
     ap.add_argument('--samples', type=int)
@@ -273,7 +275,8 @@ def main():
         c.skip(1, f"the runtime of {quire.parent.name} is inside the program, in front of any shim")
         print(f'{c.passed} passed, {c.failed} failed, {c.skipped} skipped')
         return 0
-    t = Torture(quire, c, a.jobs)
+    work_in_memory()
+    t = Torture(quire, (a.after or quire).resolve(), c, a.jobs)
     samples = None if a.all else a.samples or (10 if a.quick else 90)
     try:
         for name in JOBS:
