@@ -10,9 +10,8 @@
 #ifndef QUIRE_KERNELS_CPU_EXP_H
 #define QUIRE_KERNELS_CPU_EXP_H
 
+#include "kernels/cpu/fma.h"
 #include "kernels/cpu/half.h"
-
-#include <math.h>
 
 #define EXP_LOWEST (-69.0f)
 #define EXP_HIGHEST 88.0f
@@ -34,16 +33,16 @@
 static inline float exp_scalar(float x)
 {
     float c = x < EXP_HIGHEST ? x : EXP_HIGHEST;
-    float t = fmaf(c, EXP_LOG2E_HIGH, MAGIC);
+    float t = fma32(c, EXP_LOG2E_HIGH, MAGIC);
     float k = t - MAGIC;
-    float f = fmaf(c, EXP_LOG2E_LOW, fmaf(c, EXP_LOG2E_HIGH, -k));
+    float f = fma32(c, EXP_LOG2E_LOW, fma32(c, EXP_LOG2E_HIGH, -k));
     float p = EXP_C6;
-    p = fmaf(p, f, EXP_C5);
-    p = fmaf(p, f, EXP_C4);
-    p = fmaf(p, f, EXP_C3);
-    p = fmaf(p, f, EXP_C2);
-    p = fmaf(p, f, EXP_C1);
-    p = fmaf(p, f, 1.0f);
+    p = fma32(p, f, EXP_C5);
+    p = fma32(p, f, EXP_C4);
+    p = fma32(p, f, EXP_C3);
+    p = fma32(p, f, EXP_C2);
+    p = fma32(p, f, EXP_C1);
+    p = fma32(p, f, 1.0f);
     return c >= EXP_LOWEST ? float_of_bits(float_bits(p) + (float_bits(t) << 23)) : 0.0f;
 }
 

@@ -39,6 +39,20 @@ static inline float half_to_float(uint16_t h)
     return sign ? -f : f;
 }
 
+/* half_to_float() of 16 values, without branches, so that compilers make vectors of it: as a float, the bits of a half
+ * are 2^112 too small, subnormals too. */
+static inline void halves_to_floats(float *restrict out, const uint16_t *restrict in)
+{
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = (uint32_t)(in[i] & 0x7fff) << 13, sign = (uint32_t)(in[i] & 0x8000)
+                                                                 << 16;
+        uint32_t special = bits >= 0x0f800000 ? 0x7f800000u : 0;
+        uint32_t quiet = bits > 0x0f800000 ? 0x400000u : 0;
+        out[i] =
+            float_of_bits(float_bits(float_of_bits(bits) * 0x1p112f) | sign | special | quiet);
+    }
+}
+
 /* Round to nearest even; 65520 and above give infinity. */
 static inline uint16_t float_to_half(float x)
 {

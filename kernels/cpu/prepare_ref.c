@@ -1,4 +1,5 @@
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/fma.h"
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/input.h"
 
@@ -58,7 +59,7 @@ static void remainder_block(float *out, const float *x, int n)
     bool tiny = amax < INPUT_TINY;
     float d = tiny ? 0.0f : amax / 127.0f, inverse = tiny ? 0.0f : 127.0f / amax;
     for (int i = 0; i < n; i++)
-        out[i] = fmaf(-d, (float)lrintf(x[i] * inverse), x[i]);
+        out[i] = fma32(-d, (float)lrintf(x[i] * inverse), x[i]);
 }
 
 void remainder_ref(float *out, const float *x, int rows, int n)

@@ -1,6 +1,5 @@
 #include "kernels/cpu/cpu.h"
-
-#include <math.h>
+#include "kernels/cpu/fma.h"
 
 void rope_ref(float *x, size_t ld, int rows, int n_head, int head_dim, int rot, bool neox,
               const float *cos_sin)
@@ -12,7 +11,7 @@ void rope_ref(float *x, size_t ld, int rows, int n_head, int head_dim, int rot, 
                 float *first = x + head * head_dim + (neox ? i : 2 * i);
                 float *second = first + (neox ? half : 1);
                 float x0 = *first, x1 = *second, c = cos_sin[i], s = cos_sin[half + i];
-                *first = fmaf(x0, c, -(x1 * s));
-                *second = fmaf(x0, s, x1 * c);
+                *first = fma32(x0, c, -(x1 * s));
+                *second = fma32(x0, s, x1 * c);
             }
 }

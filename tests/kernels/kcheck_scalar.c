@@ -1,6 +1,7 @@
 /* Conversions, exp, rotary angles: one value at a time. */
 #include "tests/kernels/kcheck.h"
 
+#include "kernels/cpu/fma.h"
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/kv_slice.h"
 
@@ -30,6 +31,64 @@ static void half_to_float_is_exact(void **state)
             fail_msg("half %04x: want %a, got %a", (unsigned)h, want, (double)got);
         if (!isnan(want) && float_to_half(got) != h)
             fail_msg("half %04x comes back as %04x", (unsigned)h, (unsigned)float_to_half(got));
+    }
+}
+
+static void halves_to_floats_are_the_same(void **state)
+{
+    (void)state;
+    for (int h = 0; h < 65536; h += 16) {
+        uint16_t in[16];
+        float out[16], want[16];
+        for (int i = 0; i < 16; i++) {
+            in[i] = (uint16_t)(h + i);
+            want[i] = half_to_float(in[i]);
+        }
+        halves_to_floats(out, in);
+        check_same(want, out, sizeof(out), "halves from %04x", (unsigned)h);
+    }
+}
+
+/* Bits of which many sums are near, or at, the middle of two floats, in the range of subnormals, or cancel. */
+static void make_sum(float v[3], int kind)
+{
+    uint32_t r[3] = {(uint32_t)rnd(), (uint32_t)rnd(), (uint32_t)rnd()};
+    static const uint32_t masks[][3] = {
+        {0xffffffff, 0xffffffff, 0xffffffff}, /* anything */
+        {0xfffff000, 0xfffff000, 0xffff0000}, /* few bits */
+        {0x87ffffff, 0x87ffffff, 0x87ffffff}, /* all near 1 */
+        {0x80000fff, 0x80000fff, 0x8f800001}, /* a long product, and one bit */
+        {0x8fffffff, 0x87ffffff, 0x81ffffff}, /* products among subnormals */
+    };
+    static const uint32_t add[][3] = {
+        {0, 0, 0},
+        {0, 0, 0},
+        {0x3c000000, 0x3c000000, 0x3c000000},
+        {0x3f800000, 0x3f800000, 0x3f800000},
+        {0x18000000, 0x18000000, 0},
+    };
+    for (int i = 0; i < 3; i++)
+        v[i] = float_of((r[i] & masks[kind][i]) + add[kind][i]);
+}
+
+static void fma_is_fmaf(void **state)
+{
+    (void)state;
+    for (int n = 0; n < (kcheck.all ? 400000000 : 4000000); n++) {
+        float v[3];
+        make_sum(v, n % 5);
+        float want = fmaf(v[0], v[1], v[2]), lanes[16], x[16];
+        float got[3] = {fma32(v[0], v[1], v[2]), fma_careful(v[0], v[1], v[2])};
+        for (int i = 0; i < 16; i++) {
+            x[i] = i == n % 16 ? v[0] : 1.0f;
+            lanes[i] = i == n % 16 ? v[2] : 2.0f;
+        }
+        fma_lanes(lanes, x, v[1]);
+        got[2] = lanes[n % 16];
+        for (int i = 0; i < 3; i++)
+            if (isnan(want) ? !isnan(got[i]) : memcmp(&want, &got[i], sizeof(want)) != 0)
+                fail_msg("%a * %a + %a: want %a, way %d has %a", (double)v[0], (double)v[1],
+                         (double)v[2], (double)want, i, (double)got[i]);
     }
 }
 
@@ -172,6 +231,8 @@ int kcheck_scalar_tests(struct kcheck_test *list, int n)
                    "the float environment is as needed");
     n = kcheck_add(list, n, types_know_their_numbers, 0, "types know their numbers");
     n = kcheck_add(list, n, half_to_float_is_exact, 0, "half to float: exact, all 65536");
+    n = kcheck_add(list, n, halves_to_floats_are_the_same, 0, "halves to floats: the same");
+    n = kcheck_add(list, n, fma_is_fmaf, 0, "fma32 and its lanes: fmaf");
     n = kcheck_add(list, n, float_to_half_rounds_to_nearest_even, 0,
                    "float to half: nearest even");
     n = kcheck_add(list, n, float_to_half_fast_equals_ref, 0, "float to half: fast equals ref");
