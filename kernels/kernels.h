@@ -67,6 +67,9 @@ struct kern_input {
     void *mem;      /* kern_input_bytes(rows, k), aligned to 64, filled by prepare */
 };
 size_t kern_input_bytes(int rows, int k);
+/* Rows [first, first + n) of it, first a multiple of KERN_INPUT_GROUP: prepared by themselves they are the same bytes. */
+enum { KERN_INPUT_GROUP = 6 };
+struct kern_input kern_input_part(const struct kern_input *in, int first, int n);
 
 typedef void kern_prepare_fn(struct kern_input *in, uint8_t *bad);
 

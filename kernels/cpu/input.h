@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 
-enum { ROW_GROUP = 6 };
+enum { ROW_GROUP = KERN_INPUT_GROUP };
 
 struct input_block {
     int8_t q[8][ROW_GROUP][4];

@@ -7,6 +7,14 @@ size_t kern_input_bytes(int rows, int k)
     return (size_t)input_groups(rows) * (size_t)input_blocks(k) * sizeof(struct input_block);
 }
 
+struct kern_input kern_input_part(const struct kern_input *in, int first, int n)
+{
+    return (struct kern_input){.rows = n,
+                               .k = in->k,
+                               .x = in->x + (size_t)first * (size_t)in->k,
+                               .mem = (char *)in->mem + kern_input_bytes(first, in->k)};
+}
+
 size_t kern_matmul_scratch(int max_threads)
 {
     return (size_t)max_threads * sizeof(struct matmul_scratch);

@@ -231,11 +231,9 @@ static void begin_rows(struct forward *f, struct forward_rows *seqs, int n_seqs)
         f->k->scale(f->x, h->embed_scale, (size_t)h->n_embd, f->rows, h->n_embd);
 }
 
-static struct kern_input prepared(struct forward *f, const float *x, int n)
+static struct kern_input input_of(struct forward *f, const float *x, int n)
 {
-    struct kern_input in = {.rows = f->rows, .k = n, .x = x, .mem = f->input};
-    f->k->prepare(&in, f->bad);
-    return in;
+    return (struct kern_input){.rows = f->rows, .k = n, .x = x, .mem = f->input};
 }
 
 /* Rows x [n][k], of which the first is row `first` of the pass, and behind them what 8 bits leave of each. */
@@ -279,26 +277,129 @@ static void product(struct forward *f, float *out, const struct kern_weights *w,
         f->k->matmul(out, (size_t)w->n_out, w, in, f->scratch);
 }
 
-static void norm(struct forward *f, float *out, const float *x, const float *w)
+/* ---- between products: ops on rows, one after the other while these are in a cache ---- */
+
+/* Rows [first, first + n) of the pass. */
+typedef void step_fn(struct forward *f, int layer, int first, int n);
+
+struct steps {
+    struct forward *f;
+    step_fn *fn;
+    int layer, rows;
+};
+
+static void some_steps(void *arg, int begin, int end, int thread)
+{
+    const struct steps *s = arg;
+    (void)thread;
+    for (int first = begin * s->rows; first < s->f->rows && first < end * s->rows;
+         first += s->rows)
+        s->fn(s->f, s->layer, first,
+              s->f->rows - first < s->rows ? s->f->rows - first : s->rows);
+}
+
+static void each_step(struct forward *f, step_fn *fn, int layer)
+{
+    enum { FEW = 8 * KERN_INPUT_GROUP };
+    struct steps s = {f, fn, layer, f->rows <= FEW ? KERN_INPUT_GROUP : 2 * KERN_INPUT_GROUP};
+    team_run((f->rows + s.rows - 1) / s.rows, 1, some_steps, &s);
+}
+
+static float *row_of(float *x, int first, int n)
+{
+    return x + (size_t)first * (size_t)n;
+}
+
+static void prepare(struct forward *f, const float *x, int k, int first, int n)
+{
+    struct kern_input all = input_of(f, x, k), part = kern_input_part(&all, first, n);
+    f->k->prepare(&part, f->bad + first);
+}
+
+static void norm(struct forward *f, float *out, const float *x, const float *w, int rows)
 {
     int n = f->h->n_embd;
-    f->k->rms_norm(out, (size_t)n, x, (size_t)n, w, f->rows, n, f->h->rms_eps);
+    f->k->rms_norm(out, (size_t)n, x, (size_t)n, w, rows, n, f->h->rms_eps);
+}
+
+static void norm_and_prepare(struct forward *f, const float *w, int first, int n)
+{
+    int embd = f->h->n_embd;
+    norm(f, row_of(f->y, first, embd), row_of(f->x, first, embd), w, n);
+    prepare(f, f->y, embd, first, n);
+}
+
+/* x += y, after the block's own norm if there is one. */
+static void add_block(struct forward *f, const float *post_norm, int first, int n)
+{
+    int embd = f->h->n_embd;
+    float *x = row_of(f->x, first, embd), *y = row_of(f->y, first, embd);
+    if (post_norm)
+        norm(f, y, y, post_norm, n);
+    f->k->add(x, y, (size_t)embd, n, embd);
+}
+
+static void enter_layer(struct forward *f, int layer, int first, int n)
+{
+    norm_and_prepare(f, f->w->layers[layer].attn_norm, first, n);
 }
 
 /* Bias, norm per head and rotation of one projection, in place. */
 static void finish_heads(struct forward *f, float *x, int n_head, const float *bias,
-                         const float *norm_w, const float *turn)
+                         const float *norm_w, const float *turn, int rows)
 {
     const struct hparams *h = f->h;
     int n = n_head * h->head_dim;
     if (bias)
-        f->k->add_bias(x, bias, (size_t)n, f->rows, n);
+        f->k->add_bias(x, bias, (size_t)n, rows, n);
     if (norm_w)
-        f->k->rms_norm(x, (size_t)h->head_dim, x, (size_t)h->head_dim, norm_w, f->rows * n_head,
+        f->k->rms_norm(x, (size_t)h->head_dim, x, (size_t)h->head_dim, norm_w, rows * n_head,
                        h->head_dim, h->rms_eps);
     if (turn)
-        f->k->rope(x, (size_t)n, f->rows, n_head, h->head_dim, h->rot, h->neox, turn);
+        f->k->rope(x, (size_t)n, rows, n_head, h->head_dim, h->rot, h->neox, turn);
 }
+
+static void finish_projections(struct forward *f, int layer, int first, int n)
+{
+    const struct hparams *h = f->h;
+    const struct layer_weights *w = &f->w->layers[layer];
+    bool local = h->local[layer] && h->rope_base_local > 0;
+    const float *turn = row_of(local ? f->turn_local : f->turn, first, h->rot);
+    int wide = h->n_head * h->head_dim, kv = h->n_kv_head * h->head_dim;
+    float *q = row_of(f->q, first, wide);
+    finish_heads(f, q, h->n_head, w->q_bias, w->q_norm, turn, n);
+    f->k->scale(q, h->attn_scale, (size_t)wide, n, wide);
+    finish_heads(f, row_of(f->k_rows, first, kv), h->n_kv_head, w->k_bias, w->k_norm, turn, n);
+    finish_heads(f, row_of(f->v_rows, first, kv), h->n_kv_head, w->v_bias, NULL, NULL, n);
+}
+
+static void enter_ffn(struct forward *f, int layer, int first, int n)
+{
+    const struct layer_weights *w = &f->w->layers[layer];
+    add_block(f, w->attn_post_norm, first, n);
+    norm_and_prepare(f, w->ffn_norm, first, n);
+}
+
+static void activate(struct forward *f, int layer, int first, int n)
+{
+    int ff = f->h->n_ff;
+    float *gate = row_of(f->gate, first, ff), *up = row_of(f->up, first, ff);
+    (void)layer;
+    if (f->h->gelu)
+        f->k->gelu_mul(gate, gate, up, (size_t)ff, n, ff);
+    else
+        f->k->silu_mul(gate, gate, up, (size_t)ff, n, ff);
+    prepare(f, f->gate, ff, first, n);
+}
+
+static void leave_layer(struct forward *f, int layer, int first, int n)
+{
+    add_block(f, f->w->layers[layer].ffn_post_norm, first, n);
+    if (layer + 1 < f->h->n_layer)
+        enter_layer(f, layer + 1, first, n);
+}
+
+/* ---- attention ---- */
 
 /* Write K and V of the new rows into the pages, then let each sequence look at its own. */
 static void attend(struct forward *f, struct forward_rows *seqs, int n_seqs, int layer)
@@ -353,33 +454,29 @@ static void keep_wanted_rows(struct forward *f, struct forward_rows *seqs, int n
     f->rows = to;
 }
 
+/* ---- layers ---- */
+
 static void attention_block(struct forward *f, struct forward_rows *seqs, int n_seqs, int layer)
 {
     const struct hparams *h = f->h;
     const struct layer_weights *w = &f->w->layers[layer];
-    const float *turn = h->local[layer] && h->rope_base_local > 0 ? f->turn_local : f->turn;
     int wide = h->n_head * h->head_dim;
 
-    norm(f, f->y, f->x, w->attn_norm);
-    struct kern_input in = prepared(f, f->y, h->n_embd);
+    struct kern_input in = input_of(f, f->y, h->n_embd);
     product(f, f->q, &w->q, &in);
     product(f, f->k_rows, &w->k, &in);
     product(f, f->v_rows, &w->v, &in);
-    finish_heads(f, f->q, h->n_head, w->q_bias, w->q_norm, turn);
-    finish_heads(f, f->k_rows, h->n_kv_head, w->k_bias, w->k_norm, turn);
-    finish_heads(f, f->v_rows, h->n_kv_head, w->v_bias, NULL, NULL);
-    f->k->scale(f->q, h->attn_scale, (size_t)wide, f->rows, wide);
+    each_step(f, finish_projections, layer);
     attend(f, seqs, n_seqs, layer);
 
     if (layer == h->n_layer - 1)
         keep_wanted_rows(f, seqs, n_seqs);
     if (f->rows == 0)
         return;
-    in = prepared(f, f->att, wide);
+    in = input_of(f, f->att, wide);
+    f->k->prepare(&in, f->bad);
     product(f, f->y, &w->o, &in);
-    if (w->attn_post_norm)
-        norm(f, f->y, f->y, w->attn_post_norm);
-    f->k->add(f->x, f->y, (size_t)h->n_embd, f->rows, h->n_embd);
+    each_step(f, enter_ffn, layer);
 }
 
 static void ffn_block(struct forward *f, int layer)
@@ -387,19 +484,13 @@ static void ffn_block(struct forward *f, int layer)
     const struct hparams *h = f->h;
     const struct layer_weights *w = &f->w->layers[layer];
 
-    norm(f, f->y, f->x, w->ffn_norm);
-    struct kern_input in = prepared(f, f->y, h->n_embd);
+    struct kern_input in = input_of(f, f->y, h->n_embd);
     product(f, f->gate, &w->gate, &in);
     product(f, f->up, &w->up, &in);
-    if (h->gelu)
-        f->k->gelu_mul(f->gate, f->gate, f->up, (size_t)h->n_ff, f->rows, h->n_ff);
-    else
-        f->k->silu_mul(f->gate, f->gate, f->up, (size_t)h->n_ff, f->rows, h->n_ff);
-    in = prepared(f, f->gate, h->n_ff);
+    each_step(f, activate, layer);
+    in = input_of(f, f->gate, h->n_ff);
     product(f, f->y, &w->down, &in);
-    if (w->ffn_post_norm)
-        norm(f, f->y, f->y, w->ffn_post_norm);
-    f->k->add(f->x, f->y, (size_t)h->n_embd, f->rows, h->n_embd);
+    each_step(f, leave_layer, layer);
 }
 
 /* The head for rows [first, first + n) of those that want it. */
@@ -434,7 +525,7 @@ static void head_part(struct forward *f, struct forward_rows *seqs, int first, i
 
 static void head(struct forward *f, struct forward_rows *seqs)
 {
-    norm(f, f->y, f->x, f->w->output_norm);
+    norm(f, f->y, f->x, f->w->output_norm, f->rows);
     for (int first = 0; first < f->rows; first += HEAD_ROWS)
         head_part(f, seqs, first, f->rows - first < HEAD_ROWS ? f->rows - first : HEAD_ROWS);
     note_failures(f, seqs);
@@ -448,6 +539,7 @@ int forward_run(struct forward *f, struct forward_rows *seqs, int n_seqs, struct
         return err_set(e, REACH_JOB, ERR_LIMIT, "%d threads; planned were %d", team_threads(),
                        f->max_threads);
     begin_rows(f, seqs, n_seqs);
+    each_step(f, enter_layer, 0);
     for (int layer = 0; layer < f->h->n_layer; layer++) {
         f->fine = layer == f->h->n_layer - 1;
         attention_block(f, seqs, n_seqs, layer);
