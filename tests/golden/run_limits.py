@@ -24,7 +24,7 @@ write: {{to: out}}
 '''
 # Chunks that are all the same, and an answer that does not end by itself: 40 tokens each, one after the other.
 SHORT = text(1, 88)
-LONG = (text(1, 88) + '\n\n') * 8000
+LONG = (text(1, 88) + '\n\n') * 40000
 
 
 def rig(quire, *docs):
@@ -120,7 +120,7 @@ def signals_at_once(c, quire, quick):
     """Two within a second are one, and the drain goes on; one that comes later stops it."""
     for pause, ends_soon in ((0.2, False), (1.5, True)):
         with rig(quire, LONG) as r:
-            p, out = r.start(['limits.drain=6s'], disk=None)
+            p, out = r.start(['limits.drain=5s'], disk=None)
             wait_for_answer(p, out)
             for wait in (pause, 0):
                 p.send_signal(signal.SIGTERM)
