@@ -112,25 +112,27 @@ void store_poll(struct store *s)
     }
 }
 
-static void wait_for(struct store *s, enum move move)
+static bool wait_for(struct store *s, enum move move)
 {
+    bool any = mover_pending(s->mover, move) > 0;
     while (mover_pending(s->mover, move) > 0) {
         mover_wait(s->mover);
         store_poll(s);
     }
+    return any;
 }
 
-void store_settle(struct store *s, bool finish_spills)
+bool store_settle(struct store *s, bool finish_spills)
 {
     struct page_stats pool;
     page_pool_stats(s->pool, &pool);
     atomic_store(&s->o.counters->pages_allocated, pool.allocs);
     if (!s->mover)
-        return;
+        return false;
     if (!finish_spills)
         mover_drop_spills(s->mover);
-    wait_for(s, MOVE_LOAD);
-    wait_for(s, MOVE_SPILL);
+    bool loads = wait_for(s, MOVE_LOAD);
+    return wait_for(s, MOVE_SPILL) || loads;
 }
 
 void store_close(struct store *s)

@@ -57,8 +57,9 @@ struct store_options {
 
 /* The parts of o must outlive it. -ERR_NOMEM, reach JOB. */
 int store_open(struct store **out, const struct store_options *o, struct err *e) MUST_CHECK;
-/* After a run: waits for the spills, or drops them; collects everything. Nothing may be held any more. */
-void store_settle(struct store *s, bool finish_spills);
+/* Waits for loads and for spills, or drops the spills that have not begun; collects everything. Returns whether
+ * there was anything to wait for. */
+bool store_settle(struct store *s, bool finish_spills);
 void store_close(struct store *s); /* NULL is fine; settles without finishing */
 /* wake is called from other threads when a load is done or a page became free. NULL: none. */
 void store_on_done(struct store *s, void (*wake)(void *ctx), void *ctx);

@@ -260,11 +260,10 @@ static inline void rig_give(struct rig *g, struct doc **docs, int n)
 static inline void rig_run(struct rig *g, struct doc **docs, int n)
 {
     rig_give(g, docs, n);
-    do {
+    do { /* until nothing is under way before a turn that does nothing, and nothing after it */
         while (rig_turn(g))
             ;
-        store_settle(g->store, true); /* what waits for loads or spills can go on then */
-    } while (rig_turn(g));
+    } while (store_settle(g->store, true) || rig_turn(g) || store_settle(g->store, true));
     for (int i = 0; i < 4; i++)
         assert_int_equal(g->in[i].n, 0);
 }
