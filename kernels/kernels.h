@@ -114,8 +114,6 @@ typedef void kern_add_bias_fn(float *x, const float *b, size_t ld, int rows, int
 
 /* y_i = exp(x_i - max) * (1 / fold(sum)), in place, one row. */
 typedef void kern_softmax_fn(float *x, int n);
-/* Index of the largest value, the lowest index among equals; values that are NaN never win. */
-typedef int kern_argmax_fn(const float *x, int n);
 
 /* ---- KV pages and attention ---- */
 
@@ -164,7 +162,6 @@ struct kernels {
     kern_scale_fn *scale;
     kern_add_bias_fn *add_bias;
     kern_softmax_fn *softmax;
-    kern_argmax_fn *argmax;
     kern_kv_store_fn *kv_store;
     kern_attn_fn *attn;
 };

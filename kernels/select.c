@@ -47,7 +47,6 @@ static void use_fast(struct kernels *k, unsigned cpu_flags)
             .scale = scale_avx2,
             .add_bias = add_bias_avx2,
             .softmax = softmax_avx2,
-            .argmax = argmax_avx2,
             .kv_store = kv_store_avx2,
             .attn = attn_avx2,
         };
@@ -60,7 +59,6 @@ static void use_fast(struct kernels *k, unsigned cpu_flags)
         k->silu_mul = silu_mul_avx512;
         k->gelu_mul = gelu_mul_avx512;
         k->softmax = softmax_avx512;
-        k->argmax = argmax_avx512;
         k->attn = attn_avx512;
     }
 }
@@ -106,7 +104,6 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .scale = scale_ref,
         .add_bias = add_bias_ref,
         .softmax = softmax_ref,
-        .argmax = argmax_ref,
         .kv_store = kv_store_ref,
         .attn = attn_ref,
     };

@@ -80,6 +80,7 @@ static int decode_steps(void *ctx, struct err *e)
 {
     struct decode *d = ctx;
     struct forward_rows rows[BENCH_SEQUENCES];
+    struct logit greatest[BENCH_SEQUENCES];
     size_t n_vocab = (size_t)model_hparams(d->b->model)->n_vocab;
     int rc = 0;
     for (int step = 0; !rc && step < BENCH_STEPS; step++) {
@@ -90,7 +91,8 @@ static int decode_steps(void *ctx, struct err *e)
                                             .table = d->tables[s],
                                             .want_logits = true,
                                             .logits = d->b->logits + (size_t)s * n_vocab,
-                                            .choose = true};
+                                            .n_leading = 1,
+                                            .leading = &greatest[s]};
         rc = model_forward(d->b->model, rows, d->n, e);
     }
     return rc;

@@ -18,7 +18,6 @@ kern_add_fn add_ref, add_avx2, add_neon;
 kern_scale_fn scale_ref, scale_avx2, scale_neon;
 kern_add_bias_fn add_bias_ref, add_bias_avx2, add_bias_neon;
 kern_softmax_fn softmax_ref, softmax_avx2, softmax_avx512, softmax_neon;
-kern_argmax_fn argmax_ref, argmax_avx2, argmax_avx512;
 kern_kv_store_fn kv_store_ref, kv_store_avx2;
 kern_attn_fn attn_ref, attn_avx2, attn_avx512, attn_neon;
 

@@ -69,16 +69,3 @@ void softmax_avx2(float *x, int n)
     for (int i = 0; i < n; i += 8)
         store_left(x + i, n - i, _mm256_mul_ps(load_left(x + i, n - i), r));
 }
-
-int argmax_avx2(const float *x, int n)
-{
-    __m256 top = _mm256_set1_ps(max_of(x, n));
-    for (int i = 0; i < n; i += 8) {
-        __m256 same = _mm256_cmp_ps(load_left(x + i, n - i), top, _CMP_EQ_OQ);
-        same = _mm256_and_ps(same, _mm256_castsi256_ps(lanes_below(n - i)));
-        unsigned hits = (unsigned)_mm256_movemask_ps(same);
-        if (hits)
-            return i + __builtin_ctz(hits);
-    }
-    return 0; /* nothing but NaN */
-}

@@ -25,15 +25,3 @@ void softmax_avx512(float *x, int n)
     for (int i = 0; i < n; i += 16)
         store_left16(x + i, n - i, _mm512_mul_ps(load_left16(x + i, n - i), r));
 }
-
-int argmax_avx512(const float *x, int n)
-{
-    __m512 top = _mm512_set1_ps(max_of(x, n));
-    for (int i = 0; i < n; i += 16) {
-        unsigned hits = _mm512_mask_cmp_ps_mask(first_lanes(n - i), load_left16(x + i, n - i),
-                                                top, _CMP_EQ_OQ);
-        if (hits)
-            return i + __builtin_ctz(hits);
-    }
-    return 0; /* nothing but NaN */
-}

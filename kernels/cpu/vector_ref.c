@@ -36,15 +36,6 @@ void softmax_ref(float *x, int n)
         x[i] = x[i] * r;
 }
 
-int argmax_ref(const float *x, int n)
-{
-    int best = -1;
-    for (int i = 0; i < n; i++)
-        if (!isnan(x[i]) && (best < 0 || x[i] > x[best]))
-            best = i;
-    return best < 0 ? 0 : best;
-}
-
 float kern_exp(float x)
 {
     return exp_scalar(x);

@@ -31,8 +31,8 @@ struct slot {
     struct reply reply;
     struct ledger_flight *flight; /* its tokens in the ledger; NULL: nobody notes them */
     float *logits;                /* [n_vocab] of the next token, or */
-    bool chosen;                  /* it is known: */
-    int32_t next;
+    int n_leading;                /* the greatest of them: */
+    struct logit *leading; /* [sampler_leading() at most] heap; NULL where all are needed */
     int64_t since;
 };
 
@@ -73,6 +73,7 @@ static void slot_release(struct stage *s, struct slot *slot)
     r->seq.prompt->n_used = r->req.n_tokens + slot->reply.n;
     reply_close(&slot->reply);
     free(slot->logits);
+    free(slot->leading);
     store_drop(r->seq.prompt);
     r->seq.prompt = NULL;
     free(r->req.tokens);
@@ -86,6 +87,20 @@ static int take_over(struct slot *slot, int n, struct err *e)
     for (int i = 0; i < n && rc == 0 && slot->reply.stopped_by == STOP_NONE; i++)
         rc = reply_add(&slot->reply, slot->reply.tokens[i], e);
     return rc;
+}
+
+/* Room for the greatest logits, however long the answer grows; past LEADING_MOST all are taken. */
+static int make_room_for_leading(struct slot *slot, const struct sampler *s, int max_tokens,
+                                 struct err *e)
+{
+    int most = sampler_leading(s, max_tokens);
+    if (most == 0 && sampler_leading(s, 0) > 0)
+        most = LEADING_MOST;
+    if (most == 0)
+        return 0;
+    slot->leading = mem_alloc((size_t)most * sizeof(*slot->leading));
+    return slot->leading ? 0
+                         : err_set(e, REACH_DOC, ERR_NOMEM, "no memory for %d logits", most);
 }
 
 /* Everything that the sequence will need: one array for all its tokens. Its pages it has. */
@@ -106,6 +121,8 @@ static int join(const struct stage_env *env, struct slot *slot, const struct dec
                         q->max_tokens, e);
     if (rc == 0)
         rc = take_over(slot, begun, e);
+    if (rc == 0)
+        rc = make_room_for_leading(slot, &d->sampler, q->max_tokens, e);
     if (rc == 0 && env->ledger)
         slot->flight =
             ledger_flight(env->ledger, q->key, slot->r->doc->id, tokens + q->n_tokens, begun);
@@ -245,10 +262,11 @@ static int leave(struct stage *s, struct slot *slot)
 /* The next token of a sequence. True when it ends it. */
 static bool advance(struct stage *s, struct decoding *d, struct slot *slot)
 {
-    struct request *q = &slot->r->req;
-    int32_t id = slot->chosen ? slot->next
-                              : sampler_next(&d->sampler, slot->logits, slot->reply.tokens,
-                                             slot->reply.n, q->seed);
+    const struct request *q = &slot->r->req;
+    const struct reply *a = &slot->reply;
+    int32_t id = slot->n_leading > 0
+                     ? sampler_next_of(&d->sampler, slot->leading, a->tokens, a->n, q->seed)
+                     : sampler_next(&d->sampler, slot->logits, a->tokens, a->n, q->seed);
     ledger_token(s->env->ledger, slot->flight, id);
     atomic_fetch_add(&s->env->stats->generated_tokens, 1);
 
@@ -283,23 +301,22 @@ static int compact(struct stage *s, struct decoding *d, const bool *done)
 
 static int forward(struct stage *s, struct decoding *d, bool *failed, struct err *e)
 {
-    bool choose = sampler_takes_greatest(&d->sampler);
     for (int i = 0; i < d->n; i++) {
         struct slot *slot = &d->slots[i];
         const struct request *q = &slot->r->req;
+        slot->n_leading = sampler_leading(&d->sampler, slot->reply.n);
         d->rows[i] = (struct forward_rows){.tokens = q->tokens,
                                            .pos = q->n_tokens + slot->reply.n - 1,
                                            .n = 1,
                                            .table = slot->r->seq.prompt->table,
                                            .want_logits = true,
                                            .logits = slot->logits,
-                                           .choose = choose};
+                                           .n_leading = slot->n_leading,
+                                           .leading = slot->leading};
     }
     int rc = model_forward(s->env->model, d->rows, d->n, e);
     for (int i = 0; i < d->n && rc == 0; i++) {
         failed[i] = d->rows[i].failed;
-        d->slots[i].chosen = choose;
-        d->slots[i].next = d->rows[i].token;
         if (failed[i])
             err_set(&d->slots[i].r->fail, REACH_DOC, ERR_DEVICE,
                     "the model gave a value that is not finite at token %d of the answer",

@@ -47,28 +47,37 @@ double sampler_uniform(uint64_t seed, uint64_t position)
     return (double)(x >> 11) * 0x1p-53;
 }
 
+static void mark_seen(struct sampler *s, const int32_t *answer, int n, uint8_t mark)
+{
+    for (int i = 0; i < n; i++)
+        s->seen[answer[i]] = mark;
+}
+
+static float penalised(const struct sampler *s, float logit)
+{
+    return logit > 0 ? logit / s->penalty : logit * s->penalty;
+}
+
 /* A token that the answer has several times is penalised once. */
 static void penalise(struct sampler *s, float *logits, const int32_t *answer, int n)
 {
-    for (int i = 0; i < n; i++) {
-        int32_t id = answer[i];
-        if (s->seen[id])
-            continue;
-        s->seen[id] = 1;
-        logits[id] = logits[id] > 0 ? logits[id] / s->penalty : logits[id] * s->penalty;
-    }
     for (int i = 0; i < n; i++)
-        s->seen[answer[i]] = 0;
+        if (!s->seen[answer[i]]) {
+            s->seen[answer[i]] = 1;
+            logits[answer[i]] = penalised(s, logits[answer[i]]);
+        }
+    mark_seen(s, answer, n, 0);
 }
 
-static int32_t largest(const float *logits, int n)
+static void penalise_some(struct sampler *s, struct logit *top, int n_top,
+                          const int32_t *answer, int n)
 {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (logits[i] > logits[best] ||
-            (logits[best] != logits[best] && logits[i] == logits[i]))
-            best = i;
-    return best;
+    mark_seen(s, answer, n, 1);
+    for (int i = 0; i < n_top; i++)
+        if (s->seen[top[i].id])
+            top[i].value = penalised(s, top[i].value);
+    mark_seen(s, answer, n, 0);
+    leading_order(top, n_top);
 }
 
 /* Rises where the logit falls, so that a stable sort by it leaves equal logits in the order of ids. */
@@ -167,9 +176,17 @@ static int32_t draw(const struct sampler *s, int n, double u)
     return s->list[0].id;
 }
 
-bool sampler_takes_greatest(const struct sampler *s)
+/* What is drawn from the first `left` of the list, which is in order. */
+static int32_t pick(struct sampler *s, int left, uint64_t seed, int position)
 {
-    return s->penalty == 1 && !(s->temperature > 0);
+    if (s->top_k > 0 && left > s->top_k)
+        left = s->top_k;
+    weigh(s, left);
+    if (s->top_p < 1)
+        left = cut_top_p(s, left);
+    if (s->min_p > 0)
+        left = cut_min_p(s, left);
+    return draw(s, left, sampler_uniform(seed, (uint64_t)position));
 }
 
 int32_t sampler_next(struct sampler *s, float *logits, const int32_t *answer, int n,
@@ -178,17 +195,34 @@ int32_t sampler_next(struct sampler *s, float *logits, const int32_t *answer, in
     if (s->penalty != 1)
         penalise(s, logits, answer, n);
     if (!(s->temperature > 0))
-        return largest(logits, s->n_vocab);
+        return leading_first(logits, s->n_vocab);
     int left = collect(s, logits);
     if (left == 0)
         return 0;
     sort(s, left);
-    if (s->top_k > 0 && left > s->top_k)
-        left = s->top_k;
-    weigh(s, left);
-    if (s->top_p < 1)
-        left = cut_top_p(s, left);
-    if (s->min_p > 0)
-        left = cut_min_p(s, left);
-    return draw(s, left, sampler_uniform(seed, (uint64_t)n));
+    return pick(s, left, seed, n);
+}
+
+/* A penalty makes logits less, and a token that it leaves alone keeps its place before those that it does not. So each token
+ * of the answer can bring one more among the first k, no more. One that makes logits greater can bring any. */
+int sampler_leading(const struct sampler *s, int n)
+{
+    int k = s->temperature > 0 ? s->top_k : 1;
+    if (k == 0 || s->penalty < 1)
+        return 0;
+    int64_t all = (int64_t)k + (s->penalty > 1 ? n : 0);
+    return all <= LEADING_MOST && all <= s->n_vocab ? (int)all : 0;
+}
+
+int32_t sampler_next_of(struct sampler *s, struct logit *top, const int32_t *answer, int n,
+                        uint64_t seed)
+{
+    int n_top = sampler_leading(s, n);
+    if (s->penalty != 1)
+        penalise_some(s, top, n_top, answer, n);
+    if (!(s->temperature > 0))
+        return top[0].id;
+    for (int i = 0; i < n_top; i++)
+        s->list[i] = (struct candidate){.logit = top[i].value, .id = top[i].id};
+    return pick(s, n_top, seed, n);
 }

@@ -8,6 +8,7 @@
  *            taken in the 16 virtual lanes of docs/kernels.md; p_i = e_i * (1 / sum). Running sums over
  *            the order of candidates are in double.
  *         4. Logits that are NaN are no candidates.
+ *         5. The greatest logits, as many as sampler_leading() says, give the token that all of them give.
  * Thread: one sampler belongs to one thread.
  * Read:   docs/tasks.md, Sampling.
  * Source: top-p is Holtzman et al. 2020, min-p Nguyen et al. 2024, the penalty Keskar et al. 2019. The
@@ -18,6 +19,7 @@
 
 #include "stages/base/err.h"
 #include "stages/decode/decode_opts.h"
+#include "stages/model/leading.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,8 +48,11 @@ void sampler_release(struct sampler *s);
 int32_t sampler_next(struct sampler *s, float *logits, const int32_t *answer, int n,
                      uint64_t seed);
 
-/* The next token is the one with the greatest logit, the lowest id of equals, whatever the answer and the seed. */
-bool sampler_takes_greatest(const struct sampler *s);
+/* How many of the greatest logits decide the next token of an answer of n so far; at most LEADING_MOST and n_vocab. 0: all. */
+int sampler_leading(const struct sampler *s, int n);
+/* As sampler_next(), of these: top [sampler_leading()] in the order of leading.h; the penalty changes them. */
+int32_t sampler_next_of(struct sampler *s, struct logit *top, const int32_t *answer, int n,
+                        uint64_t seed);
 
 /* The random number of (seed, position): uniform on [0, 1), a multiple of 2^-53. */
 double sampler_uniform(uint64_t seed, uint64_t position);

@@ -92,7 +92,7 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
            rest = max_of(rows, with_spare(f->limits.logits));
     size_t head_rows =
         2 * (size_t)(f->limits.logits < HEAD_ROWS ? f->limits.logits : HEAD_ROWS);
-    size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff, threads = (size_t)f->max_threads;
+    size_t embd = (size_t)h->n_embd, ff = (size_t)h->n_ff;
     size_t wide = (size_t)h->n_head * (size_t)h->head_dim,
            kv = (size_t)h->n_kv_head * (size_t)h->head_dim;
     size_t widest = max_of(max_of(embd, ff), wide);
@@ -109,10 +109,13 @@ static size_t carve(struct forward *f, const struct hparams *h, char *base)
     f->turn = region(base, &used, rows * (size_t)h->rot, sizeof(float));
     f->turn_local = region(base, &used, rows * (size_t)h->rot, sizeof(float));
     f->head.out = region(base, &used, head_rows * (size_t)h->n_vocab, sizeof(float));
-    f->head.norms = region(base, &used, ((size_t)h->n_vocab + 15) / 16, sizeof(float));
-    f->head.marks = region(base, &used, head_rows / 2 * (((size_t)h->n_vocab + 15) / 16), 1);
-    f->head.pairs = region(base, &used, threads * 2 * embd, sizeof(float));
-    f->head.pair_inputs = region(base, &used, threads, head_pair_bytes(h->n_embd));
+    size_t panels = ((size_t)h->n_vocab + 15) / 16;
+    f->head.norms = region(base, &used, panels, sizeof(float));
+    f->head.marks = region(base, &used, head_rows / 2 * panels, 1);
+    f->head.maxima = region(base, &used, head_rows / 2 * panels, sizeof(float));
+    f->head.exact = region(base, &used, panels, sizeof(bool));
+    f->head.rest_input =
+        region(base, &used, kern_input_bytes((int)head_rows / 2, h->n_embd), 1);
     f->input = region(base, &used, kern_input_bytes(f->limits.rows, (int)widest), 1);
     f->fine_rows = region(base, &used, 2 * FINE_ROWS * widest, sizeof(float));
     f->fine_input = region(base, &used, kern_input_bytes(2 * FINE_ROWS, (int)widest), 1);
@@ -500,11 +503,12 @@ static void head_part(struct forward *f, struct forward_rows *seqs, int first, i
     const float *x = f->y + (size_t)first * k;
     bool rest = kern_types[f->w->head.type].block_values > 1, all = !rest, ok[HEAD_ROWS];
     float *out[HEAD_ROWS];
-    int32_t tokens[HEAD_ROWS];
+    struct leading lists[HEAD_ROWS];
     for (int r = 0; r < n; r++) {
         const struct forward_rows *s = &seqs[f->seq_of[first + r]];
         out[r] = s->logits;
-        all |= !s->choose;
+        lists[r] = (struct leading){.at = s->leading, .most = s->n_leading};
+        all |= s->n_leading == 0;
     }
     struct kern_input in =
         rest ? fine_input(f, x, n, first, (int)k)
@@ -514,12 +518,11 @@ static void head_part(struct forward *f, struct forward_rows *seqs, int first, i
     if (all)
         head_logits(&f->head, &in, rest, out, ok);
     else
-        head_tokens(&f->head, &in, tokens, ok);
+        head_leading(&f->head, &in, lists, ok);
     for (int r = 0; r < n; r++) {
-        struct forward_rows *s = &seqs[f->seq_of[first + r]];
-        s->failed |= !ok[r];
-        if (s->choose)
-            s->token = all ? f->k->argmax(s->logits, f->h->n_vocab) : tokens[r];
+        seqs[f->seq_of[first + r]].failed |= !ok[r];
+        if (all && ok[r] && lists[r].most > 0)
+            head_find_leading(&f->head, out[r], &lists[r]);
     }
 }
 

@@ -1,8 +1,8 @@
-/* Which logits need their second part (head_tokens). With a row's first 8 bits all logits are known up to |w . r|, r what
- * these bits have left: at most norm(w) * norm(r). Let T be the greatest logit of one panel, exactly: of the panel with
- * the greatest first part. A logit whose first part + norm(w) * norm(r) is below T is not the greatest of all, nor equal
- * to it. Those of the panels that are left are computed exactly, second part and all, by the same products as
- * head_logits().
+/* Which logits need their second part (head_leading). With a row's first 8 bits all logits are known up to |w . r|, r what
+ * these bits have left: at most norm(w) * norm(r). Of the n greatest logits that are wanted let T be the last that is found
+ * in n panels, exactly: those with the greatest first parts. A logit whose first part + norm(w) * norm(r) is below T is not one
+ * of the n greatest, nor equal to one. Those of the panels that are left are computed exactly, second part and all, by the
+ * same products as head_logits().
  *
  * Rounding. The second part is a product with q', the 8 bits of r: |r - d q'| <= max|r| / 254 in each block of 32, so
  * norm(d q') <= (1 + sqrt(32)/254) norm(r) < 1.0223 norm(r). Its terms round to nearest, a block is two operations, and
@@ -118,125 +118,123 @@ void head_logits(struct head *h, const struct kern_input *in, bool rest, float *
 
 /* ---- the greatest ---- */
 
-struct token_job {
+enum panel_mark {
+    LEFT_OUT,
+    FIRST,  /* one of those with the greatest logits, or first parts of them */
+    SECOND, /* may hold a logit that leads */
+};
+
+static float greater(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static float panel_max(const float *x, int n)
+{
+    float lane[PANEL / 4], max = x[0];
+    for (int c = 1; c < n && n < PANEL; c++)
+        max = greater(max, x[c]);
+    if (n < PANEL)
+        return max;
+    for (int j = 0; j < PANEL / 4; j++)
+        lane[j] = greater(greater(x[j], x[4 + j]), greater(x[8 + j], x[12 + j]));
+    return greater(greater(lane[0], lane[1]), greater(lane[2], lane[3]));
+}
+
+/* maxima[p] = the greatest of panel p of x; marks[p] = FIRST for the n panels that lead. All n greatest of x are in
+ * these: one of another panel has n before it. list is used for the work, and left empty. */
+static void mark_first(const struct head *h, const float *x, float *maxima, uint8_t *marks,
+                       struct leading *list)
+{
+    int panels = head_panels(h->w);
+    for (int p = 0; p < panels; p++) {
+        int left = h->w->n_out - p * PANEL;
+        maxima[p] = panel_max(x + (size_t)p * PANEL, left < PANEL ? left : PANEL);
+        leading_add(list, maxima[p], p);
+    }
+    memset(marks, LEFT_OUT, (size_t)panels);
+    for (int i = 0; i < list->n; i++)
+        marks[list->at[i].id] = FIRST;
+    list->n = 0;
+}
+
+/* The logits of the panels that are marked so. */
+static void add_marked(const struct head *h, const float *x, const uint8_t *marks,
+                       enum panel_mark mark, struct leading *list)
+{
+    const uint8_t *end = marks + head_panels(h->w), *at = marks;
+    for (; (at = memchr(at, mark, (size_t)(end - at))); at++)
+        for (int c = (int)(at - marks) * PANEL, i = 0; i < PANEL && c < h->w->n_out; i++, c++)
+            leading_add(list, x[c], c);
+}
+
+static void find_leading(const struct head *h, const float *x, float *maxima, uint8_t *marks,
+                         struct leading *list)
+{
+    mark_first(h, x, maxima, marks, list);
+    add_marked(h, x, marks, FIRST, list);
+    leading_sort(list);
+}
+
+void head_find_leading(struct head *h, const float *logits, struct leading *list)
+{
+    find_leading(h, logits, h->maxima, h->marks, list);
+}
+
+struct leading_job {
     struct head *h;
     const struct kern_input *in; /* n rows and their remainders */
+    struct kern_input rest;      /* the remainders */
     int n;
     float error[HEAD_ROWS]; /* times the norm of a row of weights: bound of the second part */
-    int marked[HEAD_ROWS];  /* panels */
-    int32_t *tokens;
+    enum panel_mark mark;
+    struct leading *lists;
     bool *ok;
 };
 
-static void choose_of_all(struct token_job *job)
+/* What belongs to row r: first parts, which become logits; marks and maxima of its panels. */
+static float *row_of(const struct leading_job *job, int r)
 {
-    struct head *h = job->h;
-    int n = job->n;
-    float *rows[HEAD_ROWS];
-    for (int r = 0; r < n; r++)
-        rows[r] = h->out + (size_t)r * (size_t)h->w->n_out;
-    h->k->matmul(h->out, (size_t)h->w->n_out, h->w, job->in, h->scratch);
-    h->k->add(rows[0], rows[0] + (size_t)n * (size_t)h->w->n_out, (size_t)h->w->n_out, n,
-              h->w->n_out);
-    for (int r = 0; r < n; r++) {
-        job->ok[r] = all_finite(rows[r], h->w->n_out);
-        job->tokens[r] = h->k->argmax(rows[r], h->w->n_out);
+    return job->h->out + (size_t)r * (size_t)job->h->w->n_out;
+}
+
+static uint8_t *marks_of(const struct leading_job *job, int r)
+{
+    return job->h->marks + (size_t)r * (size_t)head_panels(job->h->w);
+}
+
+static float *maxima_of(const struct leading_job *job, int r)
+{
+    return job->h->maxima + (size_t)r * (size_t)head_panels(job->h->w);
+}
+
+/* ---- from all second parts ---- */
+
+static void lead_all(void *arg, int begin, int end, int thread)
+{
+    (void)thread;
+    const struct leading_job *job = arg;
+    const struct head *h = job->h;
+    for (int r = begin; r < end; r++) {
+        float *x = row_of(job, r);
+        h->k->add(x, row_of(job, job->n + r), (size_t)h->w->n_out, 1, h->w->n_out);
+        job->ok[r] = all_finite(x, h->w->n_out);
+        if (job->ok[r])
+            find_leading(h, x, maxima_of(job, r), marks_of(job, r), &job->lists[r]);
     }
 }
 
-/* What a thread has to compute single panels of a row with. */
-struct row_pair {
-    struct kern_input in; /* the row and its remainder */
-    void *scratch;
-};
-
-static struct row_pair pair_of(const struct token_job *job, int r, int thread)
+static void compute_all(struct leading_job *job)
 {
     const struct head *h = job->h;
-    size_t k = (size_t)h->w->n_in, t = (size_t)thread;
-    float *x = h->pairs + t * 2 * k;
-    struct row_pair pair = {{.rows = 2,
-                             .k = (int)k,
-                             .x = x,
-                             .mem = (char *)h->pair_inputs + t * head_pair_bytes((int)k)},
-                            (char *)h->scratch + t * kern_matmul_scratch(1)};
-    uint8_t bad[2]; /* has been noted */
-    memcpy(x, job->in->x + (size_t)r * k, k * sizeof(float));
-    memcpy(x + k, job->in->x + (size_t)(job->n + r) * k, k * sizeof(float));
-    h->k->prepare(&pair.in, bad);
-    return pair;
+    h->k->matmul(h->out, (size_t)h->w->n_out, h->w, job->in, h->scratch);
+    team_run(job->n, 1, lead_all, job);
 }
 
-/* Raises *top to the greatest logit of panel p, exactly. Returns the first that is above what it was; -1: none. */
-static int32_t panel_top(const struct head *h, const struct row_pair *pair, int p, float *top)
-{
-    float x[2 * PANEL];
-    int first = p * PANEL, left = h->w->n_out - first;
-    int32_t at = -1;
-    struct kern_weights w = kern_weights_part(h->w, first, left < PANEL ? left : PANEL);
-    h->k->matmul(x, PANEL, &w, &pair->in, pair->scratch);
-    for (int c = 0; c < w.n_out; c++)
-        if (x[c] + x[PANEL + c] > *top) {
-            *top = x[c] + x[PANEL + c];
-            at = first + c;
-        }
-    return at;
-}
-
-/* Mark the panels of a row x that may hold a logit of `least` or more. Returns how many. */
-static int mark_panels(const struct head *h, uint8_t *marks, const float *x, float error,
-                       float least)
-{
-    int marked = 0;
-    for (int p = 0; p < head_panels(h->w); p++, x += PANEL) {
-        int n = h->w->n_out - p * PANEL < PANEL ? h->w->n_out - p * PANEL : PANEL;
-        float bound = h->norms[p] * error;
-        bool may = false;
-        for (int c = 0; c < n; c++)
-            may |= x[c] + bound >= least;
-        marks[p] = may;
-        marked += may;
-    }
-    return marked;
-}
-
-static uint8_t *marks_of(const struct head *h, int r)
-{
-    return h->marks + (size_t)r * (size_t)head_panels(h->w);
-}
-
-static void mark_rows(void *arg, int begin, int end, int thread)
-{
-    struct token_job *job = arg;
-    struct head *h = job->h;
-    for (int r = begin; r < end; r++) {
-        const float *x = h->out + (size_t)r * (size_t)h->w->n_out;
-        const struct row_pair pair = pair_of(job, r, thread);
-        float least = -INFINITY;
-        panel_top(h, &pair, h->k->argmax(x, h->w->n_out) / PANEL, &least);
-        job->marked[r] = mark_panels(h, marks_of(h, r), x, job->error[r], least);
-    }
-}
-
-/* The marked logits, exactly. Panels come in rising order: the first of equals stays. */
-static void choose_of_marked(void *arg, int begin, int end, int thread)
-{
-    struct token_job *job = arg;
-    size_t panels = (size_t)head_panels(job->h->w);
-    for (int r = begin; r < end; r++) {
-        const uint8_t *marks = marks_of(job->h, r), *mark = marks;
-        const struct row_pair pair = pair_of(job, r, thread);
-        float top = -INFINITY;
-        while ((mark = memchr(mark, 1, panels - (size_t)(mark - marks)))) {
-            int32_t at = panel_top(job->h, &pair, (int)(mark++ - marks), &top);
-            job->tokens[r] = at < 0 ? job->tokens[r] : at;
-        }
-        job->ok[r] = true;
-    }
-}
+/* ---- from few ---- */
 
 /* Bounds of the second parts. False where one says nothing: weights or inputs are not finite, or huge. */
-static bool bound_rows(struct token_job *job)
+static bool bound_rows(struct leading_job *job)
 {
     const struct head *h = job->h;
     int k = h->w->n_in, n = job->n;
@@ -249,22 +247,117 @@ static bool bound_rows(struct token_job *job)
     return safe;
 }
 
-void head_tokens(struct head *h, const struct kern_input *in, int32_t *tokens, bool *ok)
+static void compute_first_parts(struct leading_job *job)
 {
-    int n = in->rows / 2, marked = 0;
-    struct token_job job = {.h = h, .in = in, .n = n, .tokens = tokens, .ok = ok};
-    if (n <= FEW_ROWS || !bound_rows(&job)) {
-        choose_of_all(&job);
+    const struct head *h = job->h;
+    struct kern_input first = *job->in;
+    uint8_t bad[HEAD_ROWS]; /* has been noted */
+    first.rows = job->n;
+    h->k->matmul(h->out, (size_t)h->w->n_out, h->w, &first, h->scratch);
+    job->rest = (struct kern_input){.rows = job->n,
+                                    .k = first.k,
+                                    .x = first.x + (size_t)job->n * (size_t)first.k,
+                                    .mem = h->rest_input};
+    h->k->prepare(&job->rest, bad);
+    memset(h->exact, 0, (size_t)head_panels(h->w));
+}
+
+enum { PANELS_AT_ONCE = 32 };
+
+/* Which of n panels from `first` on some row has marked, and are not computed yet. */
+static void find_wanted(const struct leading_job *job, int first, int n,
+                        bool wanted[PANELS_AT_ONCE])
+{
+    memset(wanted, 0, PANELS_AT_ONCE);
+    for (int r = 0; r < job->n; r++)
+        for (int i = 0; i < n; i++)
+            wanted[i] |= marks_of(job, r)[first + i] == job->mark;
+    for (int i = 0; i < n; i++)
+        wanted[i] &= !job->h->exact[first + i];
+}
+
+/* The second parts of panels [first, end) for all rows together: their weights are read once. */
+static void complete_run(const struct leading_job *job, int first, int end, void *scratch)
+{
+    const struct head *h = job->h;
+    int from = first * PANEL, to = end * PANEL < h->w->n_out ? end * PANEL : h->w->n_out;
+    struct kern_weights w = kern_weights_part(h->w, from, to - from);
+    float *second = row_of(job, job->n) + from;
+    h->k->matmul(second, (size_t)h->w->n_out, &w, &job->rest, scratch);
+    h->k->add(row_of(job, 0) + from, second, (size_t)h->w->n_out, job->n, to - from);
+    memset(h->exact + first, true, (size_t)(end - first));
+}
+
+static void complete_panels(void *arg, int begin, int end, int thread)
+{
+    const struct leading_job *job = arg;
+    void *scratch = (char *)job->h->scratch + (size_t)thread * kern_matmul_scratch(1);
+    for (int n; begin < end; begin += n) {
+        bool wanted[PANELS_AT_ONCE];
+        n = end - begin < PANELS_AT_ONCE ? end - begin : PANELS_AT_ONCE;
+        find_wanted(job, begin, n, wanted);
+        for (int i = 0, first; i < n; i++) {
+            for (first = i; i < n && wanted[i]; i++)
+                ;
+            if (i > first)
+                complete_run(job, begin + first, begin + i, scratch);
+        }
+    }
+}
+
+static void complete(struct leading_job *job, enum panel_mark mark)
+{
+    job->mark = mark;
+    team_run(head_panels(job->h->w), PANELS_AT_ONCE, complete_panels, job);
+}
+
+static void mark_first_of_rows(void *arg, int begin, int end, int thread)
+{
+    (void)thread;
+    const struct leading_job *job = arg;
+    for (int r = begin; r < end; r++)
+        mark_first(job->h, row_of(job, r), maxima_of(job, r), marks_of(job, r), &job->lists[r]);
+}
+
+/* The others that may hold a logit that leads those of the first. */
+static void mark_second_of_rows(void *arg, int begin, int end, int thread)
+{
+    (void)thread;
+    const struct leading_job *job = arg;
+    const struct head *h = job->h;
+    for (int r = begin; r < end; r++) {
+        uint8_t *marks = marks_of(job, r);
+        const float *maxima = maxima_of(job, r);
+        add_marked(h, row_of(job, r), marks, FIRST, &job->lists[r]);
+        float least = leading_least(&job->lists[r]);
+        for (int p = 0; p < head_panels(h->w); p++)
+            if (marks[p] == LEFT_OUT && maxima[p] + h->norms[p] * job->error[r] >= least)
+                marks[p] = SECOND;
+    }
+}
+
+static void finish_lists(void *arg, int begin, int end, int thread)
+{
+    (void)thread;
+    const struct leading_job *job = arg;
+    for (int r = begin; r < end; r++) {
+        add_marked(job->h, row_of(job, r), marks_of(job, r), SECOND, &job->lists[r]);
+        leading_sort(&job->lists[r]);
+        job->ok[r] = true;
+    }
+}
+
+void head_leading(struct head *h, const struct kern_input *in, struct leading *lists, bool *ok)
+{
+    struct leading_job job = {.h = h, .in = in, .n = in->rows / 2, .lists = lists, .ok = ok};
+    if (job.n <= FEW_ROWS || !bound_rows(&job)) {
+        compute_all(&job);
         return;
     }
-    struct kern_input first = *in;
-    first.rows = n;
-    h->k->matmul(h->out, (size_t)h->w->n_out, h->w, &first, h->scratch);
-    team_run(n, 1, mark_rows, &job);
-    for (int r = 0; r < n; r++)
-        marked += job.marked[r];
-    if (marked > head_panels(h->w))
-        choose_of_all(&job);
-    else
-        team_run(n, 1, choose_of_marked, &job);
+    compute_first_parts(&job);
+    team_run(job.n, 1, mark_first_of_rows, &job);
+    complete(&job, FIRST);
+    team_run(job.n, 1, mark_second_of_rows, &job);
+    complete(&job, SECOND);
+    team_run(job.n, 1, finish_lists, &job);
 }

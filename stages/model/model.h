@@ -13,6 +13,7 @@
 #include "stages/kv/block_table.h"
 #include "stages/kv/codec.h"
 #include "stages/model/hparams.h"
+#include "stages/model/leading.h"
 #include "stages/model/model_opts.h"
 #include "stages/model/vocab.h"
 
@@ -72,9 +73,10 @@ struct forward_rows {
     bool want_logits;          /* of the last row */
     float *logits;             /* [n_vocab], written when want_logits */
     bool failed;               /* out: a value was not finite; the sequence is lost */
-    bool
-        choose; /* with want_logits: only the token is wanted; what is in logits means nothing */
-    int32_t token; /* out, with choose: of the greatest logit, the lowest of equals */
+    /* With want_logits: so many of the greatest are enough (0: all are wanted, at most LEADING_MOST and n_vocab), and
+     * written here in order; what is in logits then means nothing. */
+    int n_leading;
+    struct logit *leading; /* [n_leading], the caller's */
 };
 /* One pass over all rows; sum of n <= max_rows. -ERR_LIMIT when over (reach JOB), or for a position past
  * model.context or a token outside the vocabulary (reach DOC; nothing was computed); faults of one sequence's

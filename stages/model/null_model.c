@@ -106,6 +106,14 @@ bool null_model_logits(const int32_t *tokens, int n, float *logits)
     return true;
 }
 
+static void find_leading(struct forward_rows *s)
+{
+    struct leading list = {.at = s->leading, .most = s->n_leading};
+    for (int i = 0; i < N_VOCAB; i++)
+        leading_add(&list, s->logits[i], i);
+    leading_sort(&list);
+}
+
 void null_model_forward(struct forward_rows *s)
 {
     s->failed = false;
@@ -119,7 +127,6 @@ void null_model_forward(struct forward_rows *s)
     }
     if (s->want_logits && !s->failed)
         s->failed = !null_model_logits(s->tokens, s->pos + s->n, s->logits);
-    for (int i = 0; s->choose && !s->failed && i < N_VOCAB; i++)
-        if (i == 0 || s->logits[i] > s->logits[s->token])
-            s->token = i;
+    if (s->want_logits && !s->failed && s->n_leading > 0)
+        find_leading(s);
 }

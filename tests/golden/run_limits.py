@@ -86,6 +86,7 @@ def max_failures(c, quire, quick):
 
 
 def signals(c, quire, quick):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)    # under nohup it would be ignored by what is started here, too
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         with rig(quire, SHORT, LONG) as r:
             p, out = r.start(['limits.drain=0s'], disk=None)

@@ -234,7 +234,6 @@ struct rows {
         SCALE,
         BIAS,
         SOFTMAX,
-        ARGMAX,
         KV_STORE,
         ROW_OPS
     } op;
@@ -244,7 +243,7 @@ struct rows {
 
 static const char *const row_ops[ROW_OPS] = {"prepare",  "remainder", "rms_norm", "rope",
                                              "silu_mul", "gelu_mul",  "add",      "scale",
-                                             "add_bias", "softmax",   "argmax",   "kv_store"};
+                                             "add_bias", "softmax",   "kv_store"};
 
 static void run_rows(void *arg)
 {
@@ -282,9 +281,6 @@ static void run_rows(void *arg)
         break;
     case SOFTMAX:
         r->k->softmax(r->out, ROWS * N);
-        break;
-    case ARGMAX:
-        r->out[0] = (float)r->k->argmax(r->x, ROWS * N);
         break;
     default:
         r->k->kv_store(slices, 0, r->x, r->y, N, ROWS, N / 64, 64, bad);

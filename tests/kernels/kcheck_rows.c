@@ -1,4 +1,4 @@
-/* Ops over rows: norms, rotation, gates, sums, softmax, argmax. */
+/* Ops over rows: norms, rotation, gates, sums, softmax. */
 #include "tests/kernels/kcheck.h"
 
 #include <math.h>
@@ -14,13 +14,12 @@ enum op {
     SCALE,
     ADD_BIAS,
     SOFTMAX,
-    ARGMAX,
     OPS
 };
 
-static const char *const op_names[OPS] = {
-    "rms_norm", "rope of pairs", "rope of halves", "silu_mul", "gelu_mul",
-    "add",      "scale",         "add_bias",       "softmax",  "argmax"};
+static const char *const op_names[OPS] = {"rms_norm", "rope of pairs", "rope of halves",
+                                          "silu_mul", "gelu_mul",      "add",
+                                          "scale",    "add_bias",      "softmax"};
 
 struct rows_case {
     enum op op;
@@ -41,7 +40,7 @@ static void make_case(struct rows_case *c, enum op op)
         c->n = c->heads * head_dim;
         c->angles = edge_floats(2, (size_t)c->rows * (size_t)c->rot, 0);
     }
-    if (op == SOFTMAX || op == ARGMAX)
+    if (op == SOFTMAX)
         c->rows = 1;
     c->ld = (size_t)(c->n + upto(9));
     c->in_place = upto(2);
@@ -91,11 +90,8 @@ static float *run_case(const struct rows_case *c, const struct kernels *k, int s
     case ADD_BIAS:
         k->add_bias(out, c->y, c->ld, c->rows, c->n);
         break;
-    case SOFTMAX:
-        k->softmax(out, c->n);
-        break;
     default:
-        out[0] = (float)k->argmax(out, c->n);
+        k->softmax(out, c->n);
     }
     check_guards(slot, k->name);
     return out;
@@ -215,31 +211,6 @@ static void rows_ref_is_right(void **state)
     share_report(&s, op_names[op]);
 }
 
-/* Rows that are normalised, turned or gated alike, whatever their kind. */
-static void argmax_follows_its_rules(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        kern_argmax_fn *argmax = (i ? &kcheck.fast : &kcheck.ref)->argmax;
-        for (int n = 1; n < 40; n++) {
-            float *x = edge_floats(0, (size_t)n, 2);
-            assert_int_equal(argmax(x, n), 0); /* all equal */
-            x[n - 1] = -0.0f;
-            assert_int_equal(argmax(x, n), 0); /* -0 equals 0 */
-            x[n / 2] = 3.0f;
-            x[n - 1] = 3.0f;
-            assert_int_equal(argmax(x, n), n / 2); /* the first of the greatest */
-            x[0] = NAN;
-            assert_int_equal(argmax(x, n), n > 1 ? (n / 2 ? n / 2 : n - 1) : 0);
-            for (int j = 0; j < n; j++)
-                x[j] = NAN;
-            assert_int_equal(argmax(x, n), 0);
-            x[n - 1] = -INFINITY;
-            assert_int_equal(argmax(x, n), n - 1); /* anything beats NaN */
-        }
-    }
-}
-
 static void softmax_takes_masked_values(void **state)
 {
     (void)state;
@@ -256,15 +227,12 @@ static void softmax_takes_masked_values(void **state)
 int kcheck_rows_tests(struct kcheck_test *list, int n)
 {
     for (int op = 0; op < OPS; op++) {
-        if (op != ARGMAX)
-            n = kcheck_add(list, n, rows_ref_is_right, op, "%s: ref is right", op_names[op]);
+        n = kcheck_add(list, n, rows_ref_is_right, op, "%s: ref is right", op_names[op]);
         n = kcheck_add(list, n, rows_fast_equals_ref, op, "%s: fast equals ref", op_names[op]);
         if (op < SOFTMAX)
             n = kcheck_add(list, n, many_rows_equal_few, op, "%s: threads do not matter",
                            op_names[op]);
     }
-    n = kcheck_add(list, n, argmax_follows_its_rules, 0,
-                   "argmax: first of the greatest, never NaN");
     n = kcheck_add(list, n, softmax_takes_masked_values, 0, "softmax: takes masked values");
     return n;
 }

@@ -71,8 +71,6 @@ static int put(int32_t *tokens, const char *text, bool turn)
 static bool answer(struct run *r, const char *prompt, bool turn, char out[65])
 {
     struct err e = {0};
-    struct kernels k;
-    kernels_init(&k, 0);
     int32_t tokens[MAX];
     float logits[259];
     int n = put(tokens, prompt, turn), len = 0;
@@ -91,7 +89,7 @@ static bool answer(struct run *r, const char *prompt, bool turn, char out[65])
             break;
         if (pos < p->keys.n_tokens)
             store_computed(r->store, p, n);
-        int next = k.argmax(logits, 259);
+        int next = leading_first(logits, 259);
         if (next == EOS)
             break;
         out[len++] = (char)next;

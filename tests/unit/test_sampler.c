@@ -230,6 +230,82 @@ static void a_large_vocabulary_is_sorted_right(void **state)
     sampler_release(&s);
 }
 
+/* The definition: one after the other, each time the first of the greatest. */
+static void take_leading(const float *logits, int n, struct logit *top, int n_top)
+{
+    static bool taken[4000];
+    memset(taken, 0, sizeof(taken));
+    for (int k = 0; k < n_top; k++) {
+        int best = -1;
+        for (int i = 0; i < n; i++)
+            if (!taken[i] && (best < 0 || logits[i] > logits[best]))
+                best = i;
+        taken[best] = true;
+        top[k] = (struct logit){logits[best], best};
+    }
+}
+
+/* Many logits are equal, and the answer has many of the greatest. */
+static void the_leading_logits_give_the_token_that_all_give(void **state)
+{
+    (void)state;
+    enum { N = 4000, ROUNDS = 600 };
+    static float logits[N];
+    static const float penalties[] = {1, 1.1f, 1.5f, 8};
+    uint32_t x = 5;
+    int moved = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct decode_config c = plain();
+        struct logit top[LEADING_MOST];
+        int32_t answer[200];
+        int n = round % 7 * 30;
+        c.temperature = round % 3 * 0.7;
+        c.top_k = 1 + round % 50;
+        c.top_p = round % 2 ? 1 : 0.9;
+        c.repetition_penalty = penalties[round % 4];
+        for (int i = 0; i < N; i++) {
+            x = x * 1664525 + 1013904223;
+            logits[i] = (float)(x >> 8) / (float)(1 << 24);
+            logits[i] = round % 5 ? floorf(logits[i] * 300) / 20 - 4 : 10 * logits[i] - 2;
+        }
+        take_leading(logits, N, top, 120);
+        for (int i = 0; i < n; i++) /* some twice */
+            answer[i] = i % 3 ? top[i / 2].id : (int32_t)(i * 977 % N);
+        struct sampler s = open_sampler(&c, N);
+        int n_top = sampler_leading(&s, n);
+        assert_int_equal(n_top, (c.temperature > 0 ? c.top_k : 1) + (round % 4 ? n : 0));
+        take_leading(logits, N, top, n_top);
+        int32_t first = top[0].id, some = sampler_next_of(&s, top, answer, n, (uint64_t)round);
+        assert_int_equal(sampler_next(&s, logits, answer, n, (uint64_t)round), some);
+        moved += some != first;
+        sampler_release(&s);
+    }
+    assert_true(moved > ROUNDS / 4);
+}
+
+static void where_no_few_logits_decide_all_are_asked_for(void **state)
+{
+    (void)state;
+    struct decode_config c = plain();
+    struct sampler s = open_sampler(&c, 5000);
+    assert_int_equal(sampler_leading(&s, 0), 0); /* drawn from all */
+    sampler_release(&s);
+    c.top_k = 40;
+    c.repetition_penalty = 0.9;
+    s = open_sampler(&c, 5000);
+    assert_int_equal(sampler_leading(&s, 0), 0); /* raises tokens from anywhere */
+    sampler_release(&s);
+    c.repetition_penalty = 1.1;
+    s = open_sampler(&c, 5000);
+    assert_int_equal(sampler_leading(&s, LEADING_MOST - 40), LEADING_MOST);
+    assert_int_equal(sampler_leading(&s, LEADING_MOST - 39), 0);
+    sampler_release(&s);
+    s = open_sampler(&c, 50);
+    assert_int_equal(sampler_leading(&s, 10), 50);
+    assert_int_equal(sampler_leading(&s, 11), 0);
+    sampler_release(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +320,8 @@ int main(void)
         cmocka_unit_test(a_draw_depends_on_seed_and_position_only),
         cmocka_unit_test(random_numbers_are_those_of_splitmix64),
         cmocka_unit_test(a_large_vocabulary_is_sorted_right),
+        cmocka_unit_test(the_leading_logits_give_the_token_that_all_give),
+        cmocka_unit_test(where_no_few_logits_decide_all_are_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

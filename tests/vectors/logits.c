@@ -108,9 +108,9 @@ static double divergence(const struct vector_file *v, const uint8_t *record,
 }
 
 static void count(struct tally *t, const struct vector_file *v, const struct vector_prompt *p,
-                  int pos, const float *logits, const struct kernels *k, uint8_t *is_top)
+                  int pos, const float *logits, uint8_t *is_top)
 {
-    int best = k->argmax(logits, v->n_vocab);
+    int best = leading_first(logits, v->n_vocab);
     t->positions++;
     double lead = f32_at(p->lead + 4 * (size_t)pos);
     if (best == p->greedy[pos])
@@ -128,9 +128,8 @@ static void count(struct tally *t, const struct vector_file *v, const struct vec
 
 /* All positions of a prompt: each row of a pass is a sequence of its own over one block table, because a pass
  * gives logits for the last row of a sequence only. */
-static void run_prompt(struct model *m, const struct kernels *k, struct page_pool *pool,
-                       const struct vector_file *v, const struct vector_prompt *p,
-                       struct tally *t)
+static void run_prompt(struct model *m, struct page_pool *pool, const struct vector_file *v,
+                       const struct vector_prompt *p, struct tally *t)
 {
     struct err e = {0};
     struct block_table *table = block_table_new(pool);
@@ -156,7 +155,7 @@ static void run_prompt(struct model *m, const struct kernels *k, struct page_poo
                         begin + i);
                 die(&e);
             }
-            count(t, v, p, begin + i, rows[i].logits, k, is_top);
+            count(t, v, p, begin + i, rows[i].logits, is_top);
         }
     }
     block_table_free(table);
@@ -192,7 +191,7 @@ static int run_table(const struct test *test, const struct vector_file *v,
         if ((only && strcmp(only, v->prompts[i].name) != 0) || v->prompts[i].n > most)
             continue;
         struct tally t = {0};
-        run_prompt(m, k, pool, v, &v->prompts[i], &t);
+        run_prompt(m, pool, v, &v->prompts[i], &t);
         printf("%s %s, %s: %d positions, mean KL %.3g, worst %.3g, greedy %.2f %%\n",
                test->name, what, v->prompts[i].name, t.positions, t.kl / t.kl_positions,
                t.worst, 100.0 * t.same / t.positions);
