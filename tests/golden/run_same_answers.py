@@ -24,6 +24,7 @@ BLOCKS = tuple(range(64, LONGEST + 1, 64))
 STORES = ('no reuse', 'memory', 'little memory', 'cold', 'spilled', 'warm', 'warm and little memory')
 QUESTIONS = 'task.questions=[Who?, "Where was it built, and when?", What is it made of? Name all of it., Why]'
 SAMPLED = ('decode.temperature=0.9', 'decode.top_p=0.95')    # more of the vocabulary is met than by the best token alone
+FEW = ('decode.temperature=0.9', 'decode.top_k=8', 'decode.repetition_penalty=1.3')     # the few greatest logits decide
 
 
 def documents(size):
@@ -152,6 +153,10 @@ def best_token(c, quire, quick):
         cross(c, quire, f'{name}, best token', tiny(name), little, once if quick else pairs)
 
 
+def few_best(c, quire, quick):
+    cross(c, quire, 'gemma3, few best', tiny('gemma3') + FEW, 'kv.memory=288KiB', once)
+
+
 def smollm2(c, quire, quick):
     if quick or not SMOLLM.is_file():
         return c.skip(1, 'SmolLM2: ' + ('the full tier runs it' if quick else f'no {SMOLLM.name}'))
@@ -161,4 +166,4 @@ def smollm2(c, quire, quick):
 
 
 work_in_memory()
-sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, smollm2]))
+sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, few_best, smollm2]))
