@@ -37,7 +37,7 @@ static void rise(struct logit *at, int i, struct logit x)
     at[i] = x;
 }
 
-void leading_add(struct leading *l, float value, int32_t id)
+void leading_enter(struct leading *l, float value, int32_t id)
 {
     struct logit x = {value, id};
     if (l->n < l->most)

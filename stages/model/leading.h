@@ -28,7 +28,14 @@ struct leading {
 /* Of all n, at once; any that is no NaN leads one that is. */
 int32_t leading_first(const float *logits, int n);
 
-void leading_add(struct leading *l, float value, int32_t id);
+void leading_enter(struct leading *l, float value, int32_t id);
+
+static inline void leading_add(struct leading *l, float value, int32_t id)
+{
+    if (l->n < l->most || value >= l->at[0].value) /* most are not, of many */
+        leading_enter(l, value, id);
+}
+
 /* The last to lead so far, once the list is full; -inf before. What is less cannot enter. */
 float leading_least(const struct leading *l);
 /* Orders the list: who leads comes first. Nothing is added after it. */
