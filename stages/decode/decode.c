@@ -32,7 +32,7 @@ struct slot {
     struct ledger_flight *flight; /* its tokens in the ledger; NULL: nobody notes them */
     float *logits;                /* [n_vocab] of the next token, or */
     int n_leading;                /* the greatest of them: */
-    struct logit *leading; /* [sampler_leading() at most] heap; NULL where all are needed */
+    struct logit *leading; /* [sampler_leading() at most], owned; NULL where all are needed */
     int64_t since;
 };
 

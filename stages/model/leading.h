@@ -28,8 +28,8 @@ struct leading {
 /* Of all n, at once; any that is no NaN leads one that is. */
 int32_t leading_first(const float *logits, int n);
 
+/* leading_add() past its first comparison. */
 void leading_enter(struct leading *l, float value, int32_t id);
-
 static inline void leading_add(struct leading *l, float value, int32_t id)
 {
     if (l->n < l->most || value >= l->at[0].value) /* most are not, of many */

@@ -73,8 +73,8 @@ struct forward_rows {
     bool want_logits;          /* of the last row */
     float *logits;             /* [n_vocab], written when want_logits */
     bool failed;               /* out: a value was not finite; the sequence is lost */
-    /* With want_logits: so many of the greatest are enough (0: all are wanted, at most LEADING_MOST and n_vocab), and
-     * written here in order; what is in logits then means nothing. */
+    /* With want_logits. 0: all are wanted. Else so many of the greatest are enough (LEADING_MOST and n_vocab at
+     * most), and are written here in order; what is in logits then means nothing. */
     int n_leading;
     struct logit *leading; /* [n_leading], the caller's */
 };

@@ -214,6 +214,30 @@ static void a_failed_chunk_costs_its_own_document_only(void **state)
     rig_close(&g);
 }
 
+/* A penalty asks for a list of logits that grows with the answer; past its limit all are taken. What the null model
+ * means to say leads by far, penalty or not. */
+static void an_answer_may_outgrow_the_list_of_logits(void **state)
+{
+    (void)state;
+    char *answers[2];
+    for (int i = 0; i < 2; i++) {
+        struct rig g;
+        rig_init(&g);
+        g.chunk.tokens = 900;
+        g.decode.max_tokens = 400;
+        g.decode.repetition_penalty = i ? 1.2 : 1;
+        rig_open(&g);
+        struct doc *doc = rig_doc("Minutes. @long@");
+        rig_run(&g, &doc, 1);
+        answers[i] = all_answers(&g, 1, 1);
+        rig_close(&g);
+    }
+    assert_non_null(strstr(answers[1], "(400 tokens, max_tokens): "));
+    assert_string_equal(answers[0], answers[1]);
+    free(answers[0]);
+    free(answers[1]);
+}
+
 /* ---- with a disk ---- */
 
 static void open_with_disk(struct rig *g, int n_pages, enum keep keep)
@@ -337,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_shared_beginning_is_computed_once),
         cmocka_unit_test(a_request_waits_for_pages_and_one_that_never_fits_fails_by_name),
         cmocka_unit_test(a_failed_chunk_costs_its_own_document_only),
+        cmocka_unit_test(an_answer_may_outgrow_the_list_of_logits),
         ON_DISK(a_second_night_computes_no_prompt_and_answers_the_same),
         ON_DISK(a_run_that_is_given_up_at_any_time_leaves_no_page_behind),
         ON_DISK(a_model_with_weights_answers_the_same_in_every_arrangement),
