@@ -122,6 +122,10 @@ enum { KERN_PAGE_TOKENS = 64 };
 /* One layer's slice of a KV page: for each kv head K as [4][head_dim][16] half (key j of the page is
  * lane j%16 of group j/16), then V as [64][head_dim] half. */
 size_t kern_page_slice_bytes(int n_kv_head, int head_dim);
+/* The same of a full page in 8 bits: for each kv head K as [head_dim][64] int8, V as [64][head_dim] int8, then half scales,
+ * [head_dim] of the channels of K and [64] of the tokens of V, and up to 63 bytes of nothing. A value is its
+ * integer times its scale. */
+size_t kern_q8_slice_bytes(int n_kv_head, int head_dim);
 
 /* Write K and V of `rows` consecutive positions from pos into slices[] (one pointer per page of the
  * sequence, index pos/64). k, v: [rows][ld], heads side by side. Values that round to infinity: bad. */
@@ -136,12 +140,14 @@ struct kern_attn_rows {
     const float *q;
     size_t ld_out, ld_q;
     const void *const *slices;
+    int q8_pages; /* slices before this one are of 8 bits; none that is written to */
     int pos, rows, window;
 };
 /* Per row and head, pages rising from the first visible: see docs/kernels.md section 6.
  *   m = -2^100, l = +0, o = +0; s_j = fma over channels from +0; top = max(m, max s); a = exp(m-top);
  *   e_j = exp(s_j - top) (+0 where invisible); l = fma(l, a, fold(e)); o = o*a; j rising:
  *   o = fma(V[j], e_j, o); m = top.  out = o * (1/l) + 0.
+ * Of a page in 8 bits K and V are the integers, with q_c * scale_c for q_c in s_j, and e_j * scale_j for e_j in o.
  * Heads share K and V in groups of n_head/n_kv_head. scratch: kern_attn_scratch(). */
 typedef void kern_attn_fn(const struct kern_attn_rows *calls, int n_calls, int n_head,
                           int n_kv_head, int head_dim, void *scratch);

@@ -21,8 +21,9 @@ TILE_INLINE __m256 start_of(const struct attn_product *p, int r, int v)
 TILE_INLINE __m256 load_vector(enum attn_matrix kind, const char *w, size_t ld, int v)
 {
     const char *p = w + attn_matrix_at(kind, ld, 0, (size_t)v / 2);
-    return kind == ATTN_FLOATS ? _mm256_loadu_ps((const float *)(const void *)p + v % 2 * 8)
-                               : load_halves((const uint16_t *)(const void *)p + v % 2 * 8);
+    return kind == ATTN_FLOATS  ? _mm256_loadu_ps((const float *)(const void *)p + v % 2 * 8)
+           : kind == ATTN_BYTES ? load_signed(p + v % 2 * 8)
+                                : load_halves((const uint16_t *)(const void *)p + v % 2 * 8);
 }
 
 /* One k: its row of the matrix at w, its values of a from `a` on. Two vectors at a time: 12 sums leave no room for more. */
@@ -61,10 +62,11 @@ TILE_INLINE void multiply_group(const struct attn_product *p, int rows, int vect
     int n = p->n;
     for (; n >= STEPS; n -= STEPS, a += STEPS) {
         if (n <= p->ask_from && n > p->ask_to) {
-            const char *ahead = p->ahead + (size_t)(p->n - n) * 128;
+            const size_t ask = attn_ask_bytes(kind);
+            const char *ahead = p->ahead + (size_t)(p->n - n) * ask;
             UNROLL
-            for (int i = 0; i < 2 * STEPS; i++)
-                _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+            for (size_t i = 0; i < STEPS * ask; i += 64)
+                _mm_prefetch(ahead + i, _MM_HINT_T0);
         }
         UNROLL
         for (int i = 0; i < STEPS; i++, w += line)
@@ -131,18 +133,40 @@ GROUP(keys, 16, ATTN_KEYS)
 GROUP(keys, 32, ATTN_KEYS)
 GROUP(values, 16, ATTN_VALUES)
 GROUP(values, 32, ATTN_VALUES)
+GROUP(bytes, 16, ATTN_BYTES)
+GROUP(bytes, 32, ATTN_BYTES)
+
+/* Rows of a with the scales in them, for a part: into room for them. */
+static void scale_rows(float *room, struct attn_product *part, const struct attn_product *all,
+                       int rows)
+{
+    size_t left_out = attn_left_out(part, all);
+    const float *a = part->a - left_out;
+    for (int k = 0; k < all->n; k += 8) {
+        __m256 by = load_halves(all->scales + k);
+        for (int r = 0; r < rows; r++) {
+            int at = r * ATTN_SQUARE + k;
+            _mm256_storeu_ps(room + at, _mm256_mul_ps(_mm256_loadu_ps(a + at), by));
+        }
+    }
+    part->a = room + left_out;
+}
 
 static void multiply(const struct attn_product *product, int rows)
 {
-    static group_fn *const groups[3][2] = {
+    static group_fn *const groups[4][2] = {
         [ATTN_FLOATS] = {floats_16, floats_32},
         [ATTN_KEYS] = {keys_16, keys_32},
         [ATTN_VALUES] = {values_16, values_32},
+        [ATTN_BYTES] = {bytes_16, bytes_32},
     };
+    float room[ATTN_GROUP * ATTN_SQUARE];
     int n = (rows + ATTN_GROUP - 1) / ATTN_GROUP;
     for (int i = 0; i < n; i++) {
         struct attn_product p;
         int count = attn_part(&p, product, rows, i, n), strips = p.lanes / 16;
+        if (p.scales)
+            scale_rows(room, &p, product, count);
         for (int strip = 0, take; strip < strips; strip += take) {
             struct attn_product s = p;
             take = count <= 3 && strips - strip >= 2 ? 2 : 1;
@@ -153,19 +177,25 @@ static void multiply(const struct attn_product *product, int rows)
     }
 }
 
-static void widen(float *out, const struct attn_product *product)
+TILE_INLINE void widen_kind(float *out, const struct attn_product *p, enum attn_matrix kind)
 {
-    const struct attn_product p =
-        *product; /* out might be a part of it, for all that compilers know */
-    const char *w = p.w;
-    const size_t line = attn_matrix_at(p.kind, p.ld, 1, 0),
-                 next = attn_matrix_at(p.kind, p.ld, 0, 1);
-    for (int k = 0; k < p.n; k++, w += line, out += ATTN_SQUARE)
-        for (int v = 0; v < p.lanes / 16; v++) {
-            const uint16_t *from = (const void *)(w + (size_t)v * next);
-            _mm256_storeu_ps(out + 16 * v, load_halves(from));
-            _mm256_storeu_ps(out + 16 * v + 8, load_halves(from + 8));
-        }
+    const char *w = p->w;
+    const size_t ld = p->ld, line = attn_matrix_at(kind, ld, 1, 0);
+    const int n = p->n, vectors = p->lanes / 8; /* out might be a part of p, for all that
+                                                   compilers know */
+    for (int k = 0; k < n; k++, w += line, out += ATTN_SQUARE)
+        for (int v = 0; v < vectors; v++)
+            _mm256_storeu_ps(out + 8 * v, load_vector(kind, w, ld, v));
+}
+
+static void widen(float *out, const struct attn_product *p)
+{
+    if (p->kind == ATTN_KEYS)
+        widen_kind(out, p, ATTN_KEYS);
+    else if (p->kind == ATTN_VALUES)
+        widen_kind(out, p, ATTN_VALUES);
+    else
+        widen_kind(out, p, ATTN_BYTES);
 }
 
 static void scale(float *to, const float *from, float by, int n)

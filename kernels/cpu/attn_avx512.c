@@ -20,7 +20,9 @@ TILE_INLINE __m512 start_of(const struct attn_product *p, int r, int v)
 TILE_INLINE __m512 load_vector(enum attn_matrix kind, const char *w, size_t ld, int v)
 {
     const void *p = w + attn_matrix_at(kind, ld, 0, (size_t)v);
-    return kind == ATTN_FLOATS ? _mm512_loadu_ps(p) : load_halves16(p);
+    return kind == ATTN_FLOATS  ? _mm512_loadu_ps(p)
+           : kind == ATTN_BYTES ? load_signed16(p)
+                                : load_halves16(p);
 }
 
 /* One k: its row of the matrix at w, its values of a from `a` on. */
@@ -58,10 +60,11 @@ TILE_INLINE void multiply_group(const struct attn_product *p, int rows, int vect
     int n = p->n;
     for (; n >= STEPS; n -= STEPS, a += STEPS) {
         if (n <= p->ask_from && n > p->ask_to) {
-            const char *ahead = p->ahead + (size_t)(p->n - n) * 128;
+            const size_t ask = attn_ask_bytes(kind);
+            const char *ahead = p->ahead + (size_t)(p->n - n) * ask;
             UNROLL
-            for (int i = 0; i < 2 * STEPS; i++)
-                _mm_prefetch(ahead + 64 * i, _MM_HINT_T1);
+            for (size_t i = 0; i < STEPS * ask; i += 64)
+                _mm_prefetch(ahead + i, _MM_HINT_T1);
         }
         UNROLL
         for (int i = 0; i < STEPS; i++, w += line)
@@ -120,32 +123,65 @@ GROUP(values_16, 1, ATTN_VALUES)
 GROUP(values_32, 2, ATTN_VALUES)
 GROUP(values_48, 3, ATTN_VALUES)
 GROUP(values_64, 4, ATTN_VALUES)
+GROUP(bytes_16, 1, ATTN_BYTES)
+GROUP(bytes_32, 2, ATTN_BYTES)
+GROUP(bytes_48, 3, ATTN_BYTES)
+GROUP(bytes_64, 4, ATTN_BYTES)
+
+/* Rows of a with the scales in them, for a part: into room for them. */
+static void scale_rows(float *room, struct attn_product *part, const struct attn_product *all,
+                       int rows)
+{
+    size_t left_out = attn_left_out(part, all);
+    const float *a = part->a - left_out;
+    for (int k = 0; k < all->n; k += 16) {
+        __m512 by = load_halves16(all->scales + k);
+        for (int r = 0; r < rows; r++) {
+            int at = r * ATTN_SQUARE + k;
+            _mm512_storeu_ps(room + at, _mm512_mul_ps(_mm512_loadu_ps(a + at), by));
+        }
+    }
+    part->a = room + left_out;
+}
 
 static void multiply(const struct attn_product *product, int rows)
 {
-    static group_fn *const groups[3][4] = {
+    static group_fn *const groups[4][4] = {
         [ATTN_FLOATS] = {floats_16, floats_32, floats_48, floats_64},
         [ATTN_KEYS] = {keys_16, keys_32, keys_48, keys_64},
         [ATTN_VALUES] = {values_16, values_32, values_48, values_64},
+        [ATTN_BYTES] = {bytes_16, bytes_32, bytes_48, bytes_64},
     };
+    float room[ATTN_GROUP * ATTN_SQUARE];
     int n = (rows + ATTN_GROUP - 1) / ATTN_GROUP;
     for (int i = 0; i < n; i++) {
         struct attn_product p;
         int count = attn_part(&p, product, rows, i, n);
+        if (p.scales)
+            scale_rows(room, &p, product, count);
         groups[p.kind][p.lanes / 16 - 1](&p, count);
     }
 }
 
-static void widen(float *out, const struct attn_product *product)
+TILE_INLINE void widen_kind(float *out, const struct attn_product *p, enum attn_matrix kind)
 {
-    const struct attn_product p =
-        *product; /* out might be a part of it, for all that compilers know */
-    const char *w = p.w;
-    const size_t line = attn_matrix_at(p.kind, p.ld, 1, 0),
-                 next = attn_matrix_at(p.kind, p.ld, 0, 1);
-    for (int k = 0; k < p.n; k++, w += line, out += ATTN_SQUARE)
-        for (int v = 0; v < p.lanes / 16; v++)
-            _mm512_storeu_ps(out + 16 * v, load_halves16((const void *)(w + (size_t)v * next)));
+    const char *w = p->w;
+    const size_t ld = p->ld, line = attn_matrix_at(kind, ld, 1, 0);
+    const int n = p->n, vectors = p->lanes / 16; /* out might be a part of p, for all that
+                                                    compilers know */
+    for (int k = 0; k < n; k++, w += line, out += ATTN_SQUARE)
+        for (int v = 0; v < vectors; v++)
+            _mm512_storeu_ps(out + 16 * v, load_vector(kind, w, ld, v));
+}
+
+static void widen(float *out, const struct attn_product *p)
+{
+    if (p->kind == ATTN_KEYS)
+        widen_kind(out, p, ATTN_KEYS);
+    else if (p->kind == ATTN_VALUES)
+        widen_kind(out, p, ATTN_VALUES);
+    else
+        widen_kind(out, p, ATTN_BYTES);
 }
 
 static void scale(float *to, const float *from, float by, int n)

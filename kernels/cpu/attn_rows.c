@@ -1,6 +1,5 @@
 #include "kernels/cpu/attn_rows.h"
 
-#include "kernels/cpu/kv_slice.h"
 #include "kernels/team.h"
 
 enum { PAGE = KERN_PAGE_TOKENS };
@@ -23,9 +22,8 @@ static void attend(const struct heads *h, int row, int head)
     for (int page = keys.begin / PAGE; page * PAGE < keys.end; page++) {
         int begin = keys.begin > page * PAGE ? keys.begin - page * PAGE : 0;
         int end = keys.end - page * PAGE < PAGE ? keys.end - page * PAGE : PAGE;
-        const uint16_t *slice =
-            (const uint16_t *)call->slices[page] + page_head_at(head / h->group, h->head_dim);
-        h->add_page(&run, out, q, slice, begin, end, h->head_dim);
+        struct kv_part kv = kv_part_of(call, page, head / h->group, h->head_dim);
+        h->add_page(&run, out, q, &kv, begin, end, h->head_dim);
     }
     float r = 1.0f / run.l;
     for (int c = 0; c < h->head_dim; c++)

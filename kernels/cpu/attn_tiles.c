@@ -110,17 +110,16 @@ int attn_part(struct attn_product *part, const struct attn_product *all, int row
 /* Rows [first, first + n) of the tile's memory, which all see some of a page. */
 struct run {
     int first, n;
-    const uint16_t *page;         /* keys, then values, of the tile's kv head */
-    const uint16_t *next;         /* where its first row goes on; NULL: nowhere */
+    struct kv_part page;
+    struct kv_part next; /* where its first row goes on, in the same form; or no keys */
     const struct attn_view *seen; /* [n]; NULL: all rows see all keys */
     int written;                  /* values from here on were never written: no number at all */
 };
 
-/* The product of some square of the page and the rows of a run; `at` is where the square's halves begin. */
+/* The product of a square of the page, or one as it is, and the rows of a run. */
 static void multiply(const struct attn_ops *ops, const struct tile_mem *m,
-                     const struct run *run, struct attn_product *p, size_t at)
+                     const struct run *run, struct attn_product *p)
 {
-    p->w = run->page + at;
     if (run->n > ATTN_FEW) {
         ops->widen(m->square[0], p);
         p->kind = ATTN_FLOATS;
@@ -129,45 +128,62 @@ static void multiply(const struct attn_ops *ops, const struct tile_mem *m,
     ops->multiply(p, run->n);
 }
 
+/* From the first of some values of a page to one of them, in bytes. */
+static size_t bytes_to(const struct run *run, size_t values)
+{
+    return values * (run->page.key_scales ? 1 : sizeof(uint16_t));
+}
+
+/* What is read next, once as many values of a page are. */
+static const char *ahead_of(const struct run *run, const void *next, size_t passed)
+{
+    return next ? (const char *)next + bytes_to(run, passed) : NULL;
+}
+
 static void add_scores(const struct attn_ops *ops, const struct tile_mem *m,
                        const struct run *run, int d)
 {
+    bool q8 = run->page.key_scales != NULL;
     for (int i = 0; i < squares_of(d); i++) {
-        int begin = square_at(d, i);
-        size_t passed = (size_t)begin * PAGE; /* halves of squares before */
-        struct attn_product p = {.kind = ATTN_KEYS,
-                                 .ld = 16 * (size_t)d,
-                                 .n = square_at(d, i + 1) - begin,
+        int begin = square_at(d, i), n = square_at(d, i + 1) - begin;
+        size_t line = q8 ? PAGE : 16, passed = (size_t)begin * PAGE;
+        struct attn_product p = {.kind = q8 ? ATTN_BYTES : ATTN_KEYS,
+                                 .w = (const char *)run->page.keys +
+                                      bytes_to(run, line * (size_t)begin),
+                                 .ld = q8 ? PAGE : 16 * (size_t)d,
+                                 .n = n,
                                  .lanes = PAGE,
                                  .seen = run->seen,
                                  .keys_are_lanes = true,
                                  .a = m->q[i * ATTN_TILE_ROWS + run->first],
+                                 .scales = q8 ? run->page.key_scales + begin : NULL,
                                  .c = m->scores[0],
                                  .go_on = i > 0,
-                                 .ahead =
-                                     run->next ? (const char *)(run->next + passed) : NULL};
-        multiply(ops, m, run, &p, 16 * (size_t)begin);
+                                 .ahead = ahead_of(run, run->next.keys, passed)};
+        multiply(ops, m, run, &p);
     }
 }
 
 static void add_values(const struct attn_ops *ops, const struct tile_mem *m,
                        const struct run *run, int d)
 {
-    size_t values = page_value_at(0, 0, d);
+    bool q8 = run->page.value_scales != NULL;
     for (int i = 0; i < squares_of(d); i++) {
         int begin = square_at(d, i);
         size_t passed = (size_t)begin * PAGE;
-        struct attn_product p = {
-            .kind = ATTN_VALUES,
-            .ld = (size_t)d,
-            .n = run->written,
-            .lanes = square_at(d, i + 1) - begin,
-            .a = m->scores[0],
-            .c = m->out[i * ATTN_TILE_ROWS + run->first],
-            .go_on = true,
-            .shrink = m->shrink,
-            .ahead = run->next ? (const char *)(run->next + values + passed) : NULL};
-        multiply(ops, m, run, &p, values + (size_t)begin);
+        struct attn_product p = {.kind = q8 ? ATTN_BYTES : ATTN_VALUES,
+                                 .w = (const char *)run->page.values +
+                                      bytes_to(run, (size_t)begin),
+                                 .ld = (size_t)d,
+                                 .n = run->written,
+                                 .lanes = square_at(d, i + 1) - begin,
+                                 .a = m->scores[0],
+                                 .scales = run->page.value_scales,
+                                 .c = m->out[i * ATTN_TILE_ROWS + run->first],
+                                 .go_on = true,
+                                 .shrink = m->shrink,
+                                 .ahead = ahead_of(run, run->next.values, passed)};
+        multiply(ops, m, run, &p);
     }
 }
 
@@ -201,11 +217,10 @@ static int add_run(const struct attn_ops *ops, const struct attn_tile *t,
 {
     const struct kern_attn_rows *call = t->rows[i].call;
     const void *slice = call->slices[page];
-    size_t head = page_head_at(t->kv_head, d);
     struct page_views v = {.n = 0, .whole = true};
-    struct run run = {.first = i * t->n_heads, .page = (const uint16_t *)slice + head};
-    if (call->pos + call->rows > (page + 1) * PAGE)
-        run.next = (const uint16_t *)call->slices[page + 1] + head;
+    struct run run = {.first = i * t->n_heads, .page = kv_part_of(call, page, t->kv_head, d)};
+    if (call->pos + call->rows > (page + 1) * PAGE && page + 1 != call->q8_pages)
+        run.next = kv_part_of(call, page + 1, t->kv_head, d);
     for (; i < t->n_rows && sees(&keys[i], page) && t->rows[i].call->slices[page] == slice; i++)
         add_view(&v, keys[i], page, t->n_heads);
     run.n = v.n;

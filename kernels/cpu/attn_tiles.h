@@ -6,8 +6,9 @@
  *         that a row does not see have a weight of +0 and may be multiplied all the same: the bytes stay
  *         (see attn_ref.c).
  *         Many rows have a page widened to floats first, in squares of 64 keys by up to 64 channels: one is read from the
- *         first-level cache by all rows before the next is made. Few rows read halves as they are, and ask
- *         for the next page meanwhile.
+ *         first-level cache by all rows before the next is made. Few rows read the page as it is, and ask
+ *         for the next page meanwhile. Scales of a page in 8 bits go into the rows, a few at a time: into queries, and into
+ *         weights once they are summed up.
  */
 #ifndef QUIRE_KERNELS_CPU_ATTN_TILES_H
 #define QUIRE_KERNELS_CPU_ATTN_TILES_H
@@ -32,11 +33,14 @@ struct attn_product {
                        ATTN_FLOATS,
                        ATTN_KEYS,   /* of a page: halves, lanes are keys */
                        ATTN_VALUES, /* k are keys */
+                       ATTN_BYTES, /* keys or values of a page in 8 bits, without their scales */
     } kind;
     const void *w;
     size_t ld;
     int n, lanes; /* of k; a multiple of 16 */
     const float *a;
+    /* Halves of k: a[r][k] times this; NULL: a as it is. Both are read up to a multiple of 16. */
+    const uint16_t *scales;
     float *c;
     bool go_on;          /* start is c[r], else +0 */
     const float *shrink; /* times this of the row; NULL: not */
@@ -45,17 +49,24 @@ struct attn_product {
     const struct attn_view *seen;
     bool keys_are_lanes;
 
-    const char *ahead; /* what is read next, n*lanes halves; NULL: nothing */
+    const char *ahead; /* what is read next, n*lanes of the same kind; NULL: nothing */
     int ask_from,
-        ask_to; /* of it, 128 bytes are asked for with each k while so many of n are left */
+        ask_to; /* of it, 64 values are asked for with each k while so many of n are left */
 };
 
 /* Bytes from w to vector v (16 lanes) of row k. */
 static inline size_t attn_matrix_at(enum attn_matrix kind, size_t ld, size_t k, size_t v)
 {
-    return kind == ATTN_FLOATS ? (k * ATTN_SQUARE + v * 16) * sizeof(float)
-           : kind == ATTN_KEYS ? (k * 16 + v * ld) * sizeof(uint16_t)
-                               : (k * ld + v * 16) * sizeof(uint16_t);
+    return kind == ATTN_FLOATS  ? (k * ATTN_SQUARE + v * 16) * sizeof(float)
+           : kind == ATTN_KEYS  ? (k * 16 + v * ld) * sizeof(uint16_t)
+           : kind == ATTN_BYTES ? k * ld + v * 16
+                                : (k * ld + v * 16) * sizeof(uint16_t);
+}
+
+/* Bytes of 64 values. */
+static inline size_t attn_ask_bytes(enum attn_matrix kind)
+{
+    return kind == ATTN_BYTES ? 64 : 128;
 }
 
 /* The lanes from vector v on. */
@@ -69,6 +80,13 @@ static inline void attn_skip_lanes(struct attn_product *p, int v)
 /* Part i of n: some rows, ATTN_GROUP at most, of the keys that one of them sees. Returns how many rows. */
 int attn_part(struct attn_product *part, const struct attn_product *all, int rows, int i,
               int n);
+
+/* Before the values of the part's first row, where it leaves out keys. */
+static inline size_t attn_left_out(const struct attn_product *part,
+                                   const struct attn_product *all)
+{
+    return (size_t)(part->a - all->a) % ATTN_SQUARE;
+}
 
 /* Part i of the n parts that a product is done in asks for its share of what is read next: a burst of requests
  * would have all else wait. */
@@ -87,7 +105,7 @@ struct attn_ops {
                   float *shrink);
     /* to = from * by + 0, n values. */
     void (*scale)(float *to, const float *from, float by, int n);
-    /* The matrix of a product in halves (all but its kind, w, ld, n and lanes is ignored) as ATTN_FLOATS. */
+    /* The matrix of a product in a page (all but its kind, w, ld, n and lanes is ignored) as ATTN_FLOATS. */
     void (*widen)(float *out, const struct attn_product *p);
 };
 

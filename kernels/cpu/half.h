@@ -53,6 +53,13 @@ static inline void halves_to_floats(float *restrict out, const uint16_t *restric
     }
 }
 
+/* Sixteen bytes with signs, likewise. */
+static inline void bytes_to_floats(float *restrict out, const int8_t *restrict in)
+{
+    for (int i = 0; i < 16; i++)
+        out[i] = in[i];
+}
+
 /* Round to nearest even; 65520 and above give infinity. */
 static inline uint16_t float_to_half(float x)
 {

@@ -79,4 +79,10 @@ static inline __m512 load_halves16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* Sixteen bytes with signs. */
+static inline __m512 load_signed16(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
 #endif

@@ -72,4 +72,15 @@ static inline void widen16(float32x4_t out[4], const uint16_t *halves)
     out[3] = vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(b)));
 }
 
+/* Sixteen bytes with signs as floats. */
+static inline void signed16(float32x4_t out[4], const int8_t *bytes)
+{
+    int8x16_t b = vld1q_s8(bytes);
+    int16x8_t low = vmovl_s8(vget_low_s8(b)), high = vmovl_s8(vget_high_s8(b));
+    out[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
+    out[1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(low)));
+    out[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
+    out[3] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)));
+}
+
 #endif

@@ -1,5 +1,6 @@
 #include "kernels/cpu/attn_tiles.h"
 #include "kernels/cpu/input.h"
+#include "kernels/cpu/kv_slice.h"
 #include "kernels/cpu/scratch.h"
 
 size_t kern_input_bytes(int rows, int k)
@@ -23,6 +24,11 @@ size_t kern_matmul_scratch(int max_threads)
 size_t kern_page_slice_bytes(int n_kv_head, int head_dim)
 {
     return (size_t)n_kv_head * 2 * KERN_PAGE_TOKENS * (size_t)head_dim * sizeof(uint16_t);
+}
+
+size_t kern_q8_slice_bytes(int n_kv_head, int head_dim)
+{
+    return (size_t)n_kv_head * q8_head_bytes(head_dim);
 }
 
 size_t kern_attn_scratch(int max_threads, int n_head, int n_kv_head, int head_dim)

@@ -56,6 +56,8 @@ void *edge_bytes(int slot, size_t n);
 float *edge_floats(int slot, size_t n, int kind);
 /* As edge_bytes, aligned to 64 (up to 63 readable bytes behind). */
 void *edge_aligned(int slot, size_t n);
+/* A slice in 8 bits: any integers, scales up to `most`, some of them 0. */
+void random_q8_page(void *slice, int n_kv_head, int head_dim, float most);
 
 /* n bytes of 0xaa between guards; slot 0..4. skew: bytes off an alignment of 64. */
 void *guarded(int slot, size_t n, int skew);

@@ -12,6 +12,7 @@ enum { MOST_CALLS = 70, MOST_WIDTH = 1500, MOST_PAGES = 5, PAGE = KERN_PAGE_TOKE
  * never written is NaN. */
 struct batch {
     int n_kv_head, group, d, n;
+    bool q8; /* with pages of 8 bits among them */
     struct kern_attn_rows calls[MOST_CALLS];
     const void *slices[MOST_CALLS][MOST_PAGES];
     size_t width; /* floats of a row: all heads */
@@ -37,6 +38,15 @@ static void fill_page(uint16_t *page, const struct batch *b, int n)
     kcheck.ref.kv_store(&slice, 0, k, v, width, n, b->n_kv_head, b->d, bad);
 }
 
+/* Whole pages of a call that are of 8 bits: shared ones are what they are. */
+static int choose_q8(const struct batch *b, const struct kern_attn_rows *with, int shared,
+                     int whole)
+{
+    if (shared && with->q8_pages < shared)
+        return with->q8_pages;
+    return b->q8 ? shared + upto(whole - shared + 1) : shared;
+}
+
 static void add_call(struct batch *b, uint8_t *memory, int most_shared)
 {
     struct kern_attn_rows *c = &b->calls[b->n];
@@ -45,16 +55,20 @@ static void add_call(struct batch *b, uint8_t *memory, int most_shared)
     int shared = whole < most_shared ? whole : most_shared;
     shared = shared && upto(4) ? 1 + upto(shared) : 0;
     int len = shared * PAGE + 1 + upto((MOST_PAGES - shared) * PAGE);
+    int q8_pages = choose_q8(b, with, shared, len / PAGE);
     size_t bytes = kern_page_slice_bytes(b->n_kv_head, b->d);
     for (int p = 0; p * PAGE < len; p++) {
         uint8_t *own = memory + ((size_t)b->n * MOST_PAGES + (size_t)p) * bytes;
-        if (p >= shared)
+        if (p >= shared && p < q8_pages)
+            random_q8_page(own, b->n_kv_head, b->d, 0.02f);
+        else if (p >= shared)
             fill_page((uint16_t *)(void *)own, b,
                       len - p * PAGE < PAGE ? len - p * PAGE : PAGE);
         b->slices[b->n][p] = p < shared ? with->slices[p] : own;
     }
     int rows = upto(5) ? 1 : 1 + upto(len < 40 ? len : 40);
-    *c = (struct kern_attn_rows){.slices = b->slices[b->n], .pos = len - rows, .rows = rows};
+    *c = (struct kern_attn_rows){
+        .slices = b->slices[b->n], .q8_pages = q8_pages, .pos = len - rows, .rows = rows};
     c->window = upto(3) ? 0 : 1 + upto(len + 10);
     b->rows += (size_t)rows;
     b->n++;
@@ -76,6 +90,7 @@ static void make_batch(struct batch *b, int round, int n)
 {
     static const int dims[] = {64, 16, 80, 128, 96, 48, 112, 256, 32};
     *b = (struct batch){.d = dims[round % 9], .n_kv_head = 1 + upto(3), .group = small_odd()};
+    b->q8 = upto(2);
     while (b->group > 1 && b->n_kv_head * b->group * b->d > MOST_WIDTH)
         b->group--;
     b->width = (size_t)(b->n_kv_head * b->group * b->d);

@@ -321,7 +321,8 @@ static void attend(void *arg)
     a->k->attn(&a->call, 1, a->heads, a->kv_heads, a->d, a->scratch);
 }
 
-static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
+/* q8: all pages but the last are of 8 bits. */
+static void bench_attn(int heads, int kv_heads, int d, int len, int rows, bool q8)
 {
     enum { MOST = 64 };
     struct attention a = {&kcheck.fast, .heads = heads, .kv_heads = kv_heads, .d = d};
@@ -333,20 +334,30 @@ static void bench_attn(int heads, int kv_heads, int d, int len, int rows)
     for (int i = 0; i * KERN_PAGE_TOKENS < len; i++)
         slices[i] = pages[i] = need_memory(kern_page_slice_bytes(kv_heads, d));
     kcheck.fast.kv_store(pages, 0, k, k, kv_width, len, kv_heads, d, bad);
+    int q8_pages = q8 ? (len - 1) / KERN_PAGE_TOKENS : 0;
+    for (int i = 0; i < q8_pages; i++)
+        random_q8_page(pages[i], kv_heads, d, 0.02f);
     for (size_t i = 0; i < (size_t)rows * width; i++)
         q[i] /= sqrtf((float)d);
     float *out = need_memory((size_t)rows * width * sizeof *out);
-    a.call = (struct kern_attn_rows){out, q, width, width, slices, len - rows, rows, 0};
+    a.call = (struct kern_attn_rows){.out = out,
+                                     .q = q,
+                                     .ld_out = width,
+                                     .ld_q = width,
+                                     .slices = slices,
+                                     .q8_pages = q8_pages,
+                                     .pos = len - rows,
+                                     .rows = rows};
     a.scratch = need_memory(kern_attn_scratch(omp_get_max_threads(), heads, kv_heads, d));
     struct timing t = time_body(attend, &a, peak_float_products);
     double flop = 4.0 * rows * heads * d * (len - rows / 2.0),
-           bytes = 4.0 * len * (double)kv_width;
+           bytes = (q8 ? 2.0 : 4.0) * len * (double)kv_width;
     int threads = omp_get_max_threads();
-    printf("%-6s attn %d heads (%d kv) of %-3d %5d keys, %3d rows  %6.1f GFLOP/s  %3.0f %% of "
-           "%d x "
-           "%.0f",
-           kcheck.fast.name, heads, kv_heads, d, len, rows, flop / t.seconds / 1e9,
-           100 * flop / t.seconds / 1e9 / (t.peak * threads), threads, t.peak);
+    printf("%-6s attn %s %d heads (%d kv) of %-3d %5d keys, %3d rows  %6.1f GFLOP/s  "
+           "%3.0f %% of %d x %.0f",
+           kcheck.fast.name, q8 ? "q8 " : "f16", heads, kv_heads, d, len, rows,
+           flop / t.seconds / 1e9, 100 * flop / t.seconds / 1e9 / (t.peak * threads), threads,
+           t.peak);
     printf(rows == 1 ? "  (%.1f GB/s of keys and values)\n" : "\n", bytes / t.seconds / 1e9);
     for (int i = 0; i * KERN_PAGE_TOKENS < len; i++)
         free(pages[i]);
@@ -390,7 +401,9 @@ void kcheck_bench(void)
     for (int rows = 256; rows > 0; rows -= 255)
         for (int i = 0; i < kcheck.n_tables; i++) {
             kcheck_take_table(i);
-            bench_attn(9, 3, 64, 2048, rows);
-            bench_attn(4, 1, 256, 2048, rows);
+            for (int q8 = 0; q8 < 2; q8++) {
+                bench_attn(9, 3, 64, 2048, rows, q8);
+                bench_attn(4, 1, 256, 2048, rows, q8);
+            }
         }
 }

@@ -135,13 +135,23 @@ static void attention_has_not_moved(void **state)
     for (int i = 0; i < 3; i++)
         h = digest_add(h, slices[i], bytes);
     check_digest("pages", h, 0xe7bd8a65dfe899d9);
-    for (int window = 0; window < 80; window += 70) {
-        struct kern_attn_rows c = {out,  q,          HEADS * D, HEADS * D,
-                                   seen, LEN - ROWS, ROWS,      window};
+    struct kern_attn_rows c = {.out = out,
+                               .q = q,
+                               .ld_out = HEADS * D,
+                               .ld_q = HEADS * D,
+                               .slices = seen,
+                               .pos = LEN - ROWS,
+                               .rows = ROWS};
+    for (c.window = 0; c.window < 80; c.window += 70) {
         kcheck.ref.attn(&c, 1, HEADS, KV, D, NULL);
-        check_digest(window ? "windowed attention" : "attention", digest(out, sizeof out),
-                     window ? 0x517b46c01318644b : 0xb640a6834736d371);
+        check_digest(c.window ? "windowed attention" : "attention", digest(out, sizeof out),
+                     c.window ? 0x517b46c01318644b : 0xb640a6834736d371);
     }
+    c.window = 0;
+    for (c.q8_pages = 0; c.q8_pages < 2; c.q8_pages++)
+        random_q8_page(slices[c.q8_pages], KV, D, 0.02f);
+    kcheck.ref.attn(&c, 1, HEADS, KV, D, NULL);
+    check_digest("attention over pages in 8 bits", digest(out, sizeof out), 0xb68c043d886bed96);
 }
 
 int kcheck_pinned_tests(struct kcheck_test *list, int n)

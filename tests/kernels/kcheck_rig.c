@@ -1,5 +1,7 @@
 #include "tests/kernels/kcheck.h"
 
+#include "kernels/cpu/half.h"
+#include "kernels/cpu/kv_slice.h"
 #include "kernels/team.h"
 
 #include <math.h>
@@ -349,5 +351,19 @@ struct weight matrix_weight(const struct matrix *m, int out, int in)
         return k4_k5_weight(p, i, true);
     default:
         return k6_weight(p, i);
+    }
+}
+
+void random_q8_page(void *slice, int n_kv_head, int head_dim, float most)
+{
+    uint8_t *bytes = slice;
+    memset(slice, 0x7e, kern_q8_slice_bytes(n_kv_head, head_dim));
+    for (int h = 0; h < n_kv_head; h++, bytes += q8_head_bytes(head_dim)) {
+        size_t n = 2 * KERN_PAGE_TOKENS * (size_t)head_dim;
+        uint16_t *scales = (uint16_t *)(void *)(bytes + n);
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (uint8_t)(upto(255) - 127);
+        for (int i = 0; i < head_dim + KERN_PAGE_TOKENS; i++)
+            scales[i] = float_to_half(upto(9) ? most * (float)upto(1000) / 1000 : 0);
     }
 }
