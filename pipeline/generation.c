@@ -79,7 +79,11 @@ int generation_settings(struct ledger_settings *out, const struct setup *s,
     add_digest(out, "prompt.template", chat_family(s->chat), digest);
     prompts_digest(s->prompts, digest);
     add_digest(out, "prompt.texts", "", digest);
-    ledger_settings_add(out, "kv.codec", codec_is_lossy(codec) ? codec_name(codec) : "exact",
+    /* Before pages of 8 bits were kept as such in memory, q8 gave other answers. */
+    ledger_settings_add(out, "kv.codec",
+                        s->plan.small_slice     ? "q8 in memory"
+                        : codec_is_lossy(codec) ? codec_name(codec)
+                                                : "exact",
                         false);
     add_number(out, "quire.arithmetic", model_arithmetic_version());
     add_number(out, "quire.record", RECORD_VERSION);

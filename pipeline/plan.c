@@ -22,6 +22,7 @@ enum {
     TREE_BYTES = 8 << 20,  /* a segment of Markdown, or the buffers of an archive */
     TEAMS = 2,
     THREAD_BYTES = 64 << 10, /* stack that a thread of the team touches, and its descriptor */
+    EDGES = 2 * 4096, /* pages of the kernel that a small page shares with what it gave up */
 };
 
 int plan_context(const struct job *j, int trained)
@@ -67,11 +68,27 @@ static void find_limit(struct plan *p, const struct job *j, const struct machine
     }
 }
 
+/* What the pool counts in, and how many of them a sequence of full context takes. */
+static void find_units(struct plan *p, const struct job *j, const struct model *m)
+{
+    struct kv_shape shape = model_kv_shape(m);
+    enum codec_kind codec = (enum codec_kind)j->kv.codec;
+    p->pages_per_sequence = (p->context + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    p->page_bytes = p->sizes.page_bytes;
+    if (!codec_shrinks(&shape, codec))
+        return;
+    /* The end of the prompt and the answer stay in full. */
+    int full = (j->decode.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+    p->pages_per_sequence += full < p->pages_per_sequence ? full : p->pages_per_sequence;
+    p->small_slice = codec_slice_bytes(&shape, codec);
+    p->page_bytes = codec_page_bytes(&shape, codec) + EDGES;
+}
+
 /* The pool: what kv.memory holds, or full context for every sequence of the batch, as long as that is no
  * more than half of the limit. */
 static int plan_pages(struct plan *p, const struct job *j, struct err *e)
 {
-    uint64_t page = p->sizes.page_bytes, one = (uint64_t)p->pages_per_sequence * page, pages;
+    uint64_t page = p->page_bytes, one = (uint64_t)p->pages_per_sequence * page, pages;
     char need[40];
     opt_format_bytes((one + (1 << 20) - 1) >> 20 << 20, need, sizeof(need));
     if (j->kv.memory) {
@@ -101,8 +118,11 @@ static int plan_pages(struct plan *p, const struct job *j, struct err *e)
 static void find_most(struct plan *p, int trained, uint64_t per_sequence)
 {
     uint64_t rest = p->total - p->groups[PLAN_KV];
-    uint64_t room = p->limit > rest ? p->limit - rest : 0, page = p->sizes.page_bytes;
-    uint64_t context = room / page / (uint64_t)p->batch * PAGE_TOKENS;
+    uint64_t room = p->limit > rest ? p->limit - rest : 0, page = p->page_bytes;
+    uint64_t own = (uint64_t)(p->pages_per_sequence -
+                              (p->context + PAGE_TOKENS - 1) / PAGE_TOKENS),
+             pages = room / page / (uint64_t)p->batch;
+    uint64_t context = (pages > own ? pages - own : 0) * PAGE_TOKENS;
     p->most_context = context > (uint64_t)trained ? trained : (int)context;
     /* Each sequence has logits of its own beside its pages. */
     uint64_t shared = (uint64_t)p->batch * per_sequence;
@@ -144,8 +164,8 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     p->rows = prefill > p->batch ? prefill : p->batch;
     p->logits = p->batch;
     p->threads = plan_threads(j, k);
-    p->pages_per_sequence = (p->context + PAGE_TOKENS - 1) / PAGE_TOKENS;
     model_plan(m, p->rows, p->logits, &p->sizes);
+    find_units(p, j, m);
     find_limit(p, j, k);
     if (plan_pages(p, j, e))
         return -(int)e->code;
@@ -159,9 +179,14 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
         s->shared ? "mapped from model.packed_cache: shared by processes, can be read again"
                   : "all matrices, in the layout of the kernels");
     add(p, PLAN_WEIGHTS, "mapped", s->mapped, "rows of the file that stay in use: embeddings");
-    add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * page,
-        "%d pages of %d tokens, %d layers x %zu bytes", p->n_pages, PAGE_TOKENS, s->n_layer,
-        s->slice_bytes);
+    if (p->small_slice)
+        add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * p->page_bytes,
+            "%d pages of %d tokens in 8 bits, %d layers x %zu bytes; of an answer: twice that",
+            p->n_pages, PAGE_TOKENS, s->n_layer, p->small_slice);
+    else
+        add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * page,
+            "%d pages of %d tokens, %d layers x %zu bytes", p->n_pages, PAGE_TOKENS, s->n_layer,
+            s->slice_bytes);
     add(p, PLAN_RUN, "scratch", s->scratch,
         "activations of %d rows (prefill.batch), %d threads", p->rows, p->threads);
     add(p, PLAN_RUN, "logits", waiting * vocab * 4,

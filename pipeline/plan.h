@@ -29,8 +29,10 @@ struct plan {
     int logits;             /* rows that want logits: for model_load() */
     int batch;              /* decode.batch */
     int threads;            /* of the compute team */
-    int pages_per_sequence; /* of full context */
-    int n_pages;            /* of the pool: for page_pool_new() */
+    int pages_per_sequence; /* of full context; units, where pages can be small (page.h) */
+    int n_pages;            /* of the pool, likewise: for page_pool_new() */
+    size_t small_slice;     /* for page_pool_use_small(); 0: pages are never small */
+    uint64_t page_bytes;    /* of a page or unit of the pool */
     struct model_sizes sizes;
     struct plan_line lines[PLAN_LINES];
     int n_lines;

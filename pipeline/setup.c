@@ -88,6 +88,7 @@ static int open_pages(struct setup *s, const struct job *job, struct run_stats *
     enum codec_kind codec = (enum codec_kind)job->kv.codec;
     bool lossy = codec_is_lossy(codec);
     struct page_use use = {.codec = lossy ? codec_name(codec) : "exact",
+                           .q8 = s->plan.small_slice > 0,
                            .attention = "full",
                            .grid = lossy ? PAGE_TOKENS : 0};
     struct store_options o = {
@@ -103,6 +104,8 @@ static int open_pages(struct setup *s, const struct job *job, struct run_stats *
     int rc = model_context_digest(s->model, &use, o.context, e);
     if (!rc)
         rc = page_pool_new(&s->pages, s->plan.n_pages, sizes->n_layer, sizes->slice_bytes, e);
+    if (!rc && s->plan.small_slice)
+        page_pool_use_small(s->pages, s->plan.small_slice);
     if (!rc && job->kv.disk && job->kv.reuse)
         rc = open_disk(s, &job->kv, e);
     o.pool = s->pages;

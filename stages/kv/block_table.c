@@ -39,11 +39,12 @@ void block_table_append(struct block_table *t, page_id id)
     t->pages[t->n_pages++] = id;
 }
 
-int block_table_reserve(struct block_table *t, int n_tokens, struct err *e)
+static int reserve(struct block_table *t, int n_tokens, page_id (*alloc)(struct page_pool *p),
+                   struct err *e)
 {
     int need = n_tokens / PAGE_TOKENS + (n_tokens % PAGE_TOKENS != 0);
     while (t->n_pages < need) {
-        page_id id = page_alloc(t->pool);
+        page_id id = alloc(t->pool);
         if (id == PAGE_NONE) {
             struct page_stats s;
             page_pool_stats(t->pool, &s);
@@ -54,8 +55,22 @@ int block_table_reserve(struct block_table *t, int n_tokens, struct err *e)
     return 0;
 }
 
-void block_table_slices(const struct block_table *t, int layer, void **out)
+int block_table_reserve(struct block_table *t, int n_tokens, struct err *e)
 {
-    for (int i = 0; i < t->n_pages; i++)
+    return reserve(t, n_tokens, page_alloc, e);
+}
+
+int block_table_reserve_small(struct block_table *t, int n_tokens, struct err *e)
+{
+    return reserve(t, n_tokens, page_alloc_small, e);
+}
+
+int block_table_slices(const struct block_table *t, int layer, void **out)
+{
+    int small = 0;
+    for (int i = 0; i < t->n_pages; i++) {
         out[i] = page_slice(t->pool, t->pages[i], layer);
+        small += page_is_small(t->pool, t->pages[i]);
+    }
+    return small;
 }

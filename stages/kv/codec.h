@@ -3,7 +3,8 @@
  * What:   encodes and decodes whole pages: every layer's slice, K and V of the first n_tokens positions.
  *         Exact codecs give back the same bytes. Lossy ones (codec_is_lossy) are part of a page's
  *         identity: a page is encoded once, when it is sealed, and what decode gives back is from then on
- *         the page, in memory and on disk alike.
+ *         the page, in memory and on disk alike. Of CODEC_Q8 that is a smaller page, with its integers and
+ *         scales as they are: codec_shrink() makes it, and encode and decode are exact.
  * Not:    knows no file and no key (record.h, disk.h); keeps no checksum.
  * Rules:  1. decode takes hostile bytes: every length is checked, nothing outside the page is written.
  *         2. Positions from n_tokens on are zero after decode, and encode does not look at them.
@@ -45,10 +46,18 @@ struct codec;
 struct codec *codec_new(const struct kv_shape *shape);
 void codec_free(struct codec *c); /* NULL is fine */
 
+/* Bytes of a layer's slice, and of a page, as this kind has full pages in memory: fewer than shape->slice_bytes if
+ * they are shrunk. */
+size_t codec_slice_bytes(const struct kv_shape *shape, enum codec_kind kind);
+size_t codec_page_bytes(const struct kv_shape *shape, enum codec_kind kind);
+bool codec_shrinks(const struct kv_shape *shape, enum codec_kind kind);
+/* Make a full page of halves one of CODEC_Q8, in place: it is then the first codec_page_bytes(). */
+void codec_shrink(struct codec *c, void *page);
+
 /* Most bytes that codec_encode() writes, for any kind and content. */
 size_t codec_bound(const struct kv_shape *shape);
 
-/* Encode positions [0, n_tokens) of page into out[codec_bound()]. Returns the bytes written. */
+/* Encode positions [0, n_tokens) of page (of a kind that shrinks them, a page that is shrunk) into out[codec_bound()]. Returns the bytes written. */
 size_t codec_encode(struct codec *c, enum codec_kind kind, const void *page, int n_tokens,
                     uint8_t *out);
 /* The inverse. -ERR_CORRUPT (reach DOC) when in[0, n) is not what encode writes; the page's content is then

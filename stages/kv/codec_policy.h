@@ -14,7 +14,7 @@ struct codec_layer {
     int v_zero; /* 0, or: 4-bit values below v_zero/64 of their group's largest become 0 */
 };
 
-/* Of a lossy kind; 0 <= layer < n_layer. */
+/* Of a lossy kind whose pages are halves in memory; 0 <= layer < n_layer. */
 struct codec_layer codec_policy(enum codec_kind kind, int layer, int n_layer);
 
 #endif

@@ -23,7 +23,8 @@ const struct opt kv_opts[] = {
      "quarter of the "
      "space and round every page, also those in memory: answers are the same on each run, but "
      "not those of "
-     "an exact run (docs/kv-codecs.md has what each costs)."},
+     "an exact run (docs/kv-codecs.md has what each costs). q8 halves the memory of prompts, "
+     "too."},
     {"keep", OPT_ENUM, AT(keep), "auto", 0, 0, keeps, OPT_FREE,
      "What is kept on disk for the next run. auto: what this job's prompts share, and what an "
      "earlier run has "

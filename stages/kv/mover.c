@@ -37,7 +37,8 @@ struct worker {
 
 struct mover {
     struct disk *disk;
-    size_t page_bytes, body_cap;
+    struct kv_shape shape;
+    size_t body_cap;
     pthread_mutex_t lock;     /* of all that follows */
     pthread_cond_t done_some; /* a job became done */
     struct waiting lanes[MOVE_COUNT];
@@ -71,6 +72,12 @@ void move_job_free(struct move_job *j)
 
 /* ---- spill ---- */
 
+/* Bytes in memory of the page that a record holds; none: a tail of no tokens. */
+static size_t bytes_of(const struct worker *w, const struct move_job *j, enum codec_kind codec)
+{
+    return j->page == PAGE_NONE ? 0 : codec_page_bytes(&w->mover->shape, codec);
+}
+
 /* The page, then the logits. What is stored of a tail is its positions alone, so its checksum is taken of what decoding
  * gives, not of a page with other bytes behind them. */
 static size_t encode(struct worker *w, struct move_job *j)
@@ -90,8 +97,8 @@ static size_t encode(struct worker *w, struct move_job *j)
     }
     if (j->info.n_logits)
         memcpy(w->body + n, j->logits, (size_t)j->info.n_logits * sizeof(float));
-    j->info.page_hash = disk_page_hash(decoded, j->page != PAGE_NONE ? w->mover->page_bytes : 0,
-                                       j->logits, j->info.n_logits);
+    j->info.page_hash =
+        disk_page_hash(decoded, bytes_of(w, j, j->info.codec), j->logits, j->info.n_logits);
     return n + (size_t)j->info.n_logits * sizeof(float);
 }
 
@@ -138,8 +145,8 @@ static int unpack(struct worker *w, struct move_job *j, const struct record_info
     }
     if (logits)
         memcpy(j->logits, w->body + n - logits, logits);
-    if (disk_page_hash(j->bytes, j->page != PAGE_NONE ? w->mover->page_bytes : 0, j->logits,
-                       got->n_logits) != got->page_hash)
+    if (disk_page_hash(j->bytes, bytes_of(w, j, got->codec), j->logits, got->n_logits) !=
+        got->page_hash)
         return err_set(e, REACH_DOC, ERR_CORRUPT, "a page does not decode to what was stored");
     return 1;
 }
@@ -244,7 +251,7 @@ static int open_worker(struct mover *m, struct worker *w, enum move move,
     w->move = move;
     w->codec = codec_new(shape);
     w->body = mem_alloc(m->body_cap);
-    w->scratch = mem_aligned(m->page_bytes);
+    w->scratch = mem_aligned(codec_page_bytes(shape, CODEC_RAW));
     if (!w->body || !w->scratch)
         return err_set(e, REACH_JOB, ERR_NOMEM, "no memory to move KV pages (%zu bytes each)",
                        m->body_cap);
@@ -256,11 +263,11 @@ static int open_worker(struct mover *m, struct worker *w, enum move move,
 }
 
 int mover_open(struct mover **out, struct disk *disk, const struct kv_shape *shape,
-               size_t page_bytes, int max_logits, struct err *e)
+               int max_logits, struct err *e)
 {
     struct mover *m = mem_need(sizeof(*m));
     m->disk = disk;
-    m->page_bytes = page_bytes;
+    m->shape = *shape;
     m->body_cap = codec_bound(shape) + (size_t)max_logits * sizeof(float);
     m->done_last = &m->done;
     pthread_mutex_init(&m->lock, NULL);

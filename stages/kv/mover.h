@@ -37,7 +37,7 @@ struct move_job {
 
 /* disk and ring must outlive it. node_cpus: pin the threads to these CPUs' NUMA node; see numa.h. */
 int mover_open(struct mover **out, struct disk *disk, const struct kv_shape *shape,
-               size_t page_bytes, int max_logits, struct err *e) MUST_CHECK;
+               int max_logits, struct err *e) MUST_CHECK;
 /* finish: do the spills that wait; otherwise they are dropped. What was not collected is released, but for pages:
  * collect first. NULL is fine. */
 void mover_close(struct mover *m);

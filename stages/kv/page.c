@@ -4,7 +4,7 @@
  *   1. FREE:   refs = 0, not in the index, on the free stack.
  *   2. OPEN:   refs = 1, not in the index, on no list.
  *   3. SEALED: refs > 0: not in the idle set; refs = 0: in the index and in the idle set.
- *   4. used = pages with refs > 0, idle = size of the idle set, free = total - used - idle.
+ *   4. used = units of pages with refs > 0, idle = units of the idle set, free = total - used - idle.
  *   5. The index knows a page exactly while the page is SEALED with in_index set; it is told before the
  *      page becomes FREE.
  *
@@ -16,6 +16,9 @@
  *   SEALED -> FREE             | page_unref, not in the index
  *   SEALED, idle -> SEALED     | page_ref
  *   SEALED, idle -> FREE       | evict, from page_alloc
+ *
+ * Each page has a place of full size in the reservation; one that is small uses the front of it. As a page takes a
+ * unit at least, there are as many places as units.
  *
  * Memory: one reservation for all pages. A page costs memory once it is written, and none when it is FREE
  * again: its range goes back to the kernel (0.1 ms a page of 1.5 MB, and the kernel's zeroes when it is written
@@ -40,13 +43,15 @@ enum page_state { FREE, OPEN, SEALED };
 struct page {
     int refs;
     uint8_t state; /* enum page_state */
-    bool in_index;
-    page_id next; /* on the free stack */
+    bool in_index, small;
+    uint8_t units; /* what it takes of the pool, unless it is FREE */
+    page_id next;  /* on the free stack */
 };
 
 struct page_pool {
     uint8_t *memory; /* [total][page_bytes] */
     size_t page_bytes, slice_bytes;
+    size_t small_bytes, small_slice; /* 0: pages are never small */
     int total, n_layer;
     int fresh; /* pages from here on were never allocated; they are FREE but on no stack */
     page_id free_top;
@@ -102,9 +107,24 @@ void page_pool_hook(struct page_pool *p, const struct page_hooks *hooks)
     p->hooks = hooks ? *hooks : (struct page_hooks){0};
 }
 
+void page_pool_use_small(struct page_pool *p, size_t small_slice_bytes)
+{
+    assert(p->fresh == 0 && small_slice_bytes % 64 == 0);
+    assert(small_slice_bytes < p->slice_bytes && 2 * small_slice_bytes >= p->slice_bytes);
+    p->small_slice = small_slice_bytes;
+    p->small_bytes = small_slice_bytes * (size_t)p->n_layer;
+    /* Or the kernel might back with huge pages what was given up. */
+    (void)madvise(p->memory, p->page_bytes * (size_t)p->total, MADV_NOHUGEPAGE);
+}
+
+int page_full_units(const struct page_pool *p)
+{
+    return p->small_bytes ? 2 : 1;
+}
+
 static void trace(const struct page_pool *p, enum kv_op op, page_id id)
 {
-    kv_trace(p->hooks.ring, op, KV_RAM, id, 0, p->page_bytes);
+    kv_trace(p->hooks.ring, op, KV_RAM, id, 0, page_bytes(p, id));
 }
 
 /* Invariants 1 to 3 of one page. */
@@ -139,44 +159,44 @@ static void fill_with_nan(struct page_pool *p, page_id id)
 #endif
 }
 
-/* Whole pages of the kernel only; what is left at the ends belongs to neighbours, too. */
-static void give_back(struct page_pool *p, page_id id)
+/* What is behind the first `keep` bytes of its place. Whole pages of the kernel only; what is left at the ends belongs
+ * to neighbours, too. */
+static void give_back(struct page_pool *p, page_id id, size_t keep)
 {
     uintptr_t kernel = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes_of(p, id);
-    uintptr_t begin = (at + kernel - 1) & ~(kernel - 1),
+    uintptr_t begin = (at + keep + kernel - 1) & ~(kernel - 1),
               end = (at + p->page_bytes) & ~(kernel - 1);
     if (end > begin)
         (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice */
 }
 
-static void become_idle(struct page_pool *p, page_id id)
+static void plan_idle(struct page_pool *p, page_id id)
 {
     bool on_disk = false;
     uint32_t next =
         p->hooks.next_use ? p->hooks.next_use(p->hooks.ctx, id, &on_disk) : NEXT_USE_NEVER;
     next_use_set(p->idle_set, id, next, on_disk);
-    p->idle = next_use_count(p->idle_set);
 }
 
 static void leave_idle(struct page_pool *p, page_id id)
 {
     next_use_remove(p->idle_set, id);
-    p->idle = next_use_count(p->idle_set);
+    p->idle -= p->pages[id].units;
 }
 
 void page_replan(struct page_pool *p, page_id id)
 {
     if (next_use_has(p->idle_set, id))
-        become_idle(p, id);
+        plan_idle(p, id);
 }
 
 static void release(struct page_pool *p, page_id id)
 {
     struct page *g = &p->pages[id];
-    give_back(p, id);
+    give_back(p, id, 0);
     fill_with_nan(p, id);
     g->state = FREE;
-    g->in_index = false;
+    g->in_index = g->small = false;
     g->next = p->free_top;
     p->free_top = id;
     assert(page_check(p, id));
@@ -192,40 +212,69 @@ static void evict(struct page_pool *p, page_id id)
     p->evictions++;
 }
 
-static page_id take_free(struct page_pool *p)
+static page_id take_free(struct page_pool *p, int units)
 {
-    if (p->free_top == PAGE_NONE && p->fresh < p->total) {
-        fill_with_nan(p, p->fresh);
-        return p->fresh++;
-    }
-    if (p->free_top == PAGE_NONE && next_use_count(p->idle_set) > 0)
+    while (p->total - p->used - p->idle < units && next_use_count(p->idle_set) > 0)
         evict(p, next_use_pick(p->idle_set));
+    if (p->total - p->used - p->idle < units)
+        return PAGE_NONE;
     page_id id = p->free_top;
-    if (id != PAGE_NONE)
+    if (id != PAGE_NONE) {
         p->free_top = p->pages[id].next;
-    return id;
+        return id;
+    }
+    assert(p->fresh < p->total);
+    fill_with_nan(p, p->fresh);
+    return p->fresh++;
 }
 
-static void count_used(struct page_pool *p)
+static void count_used(struct page_pool *p, int units)
 {
-    int used = ++p->used;
+    int used = p->used += units;
     if (used > p->peak_used)
         p->peak_used = used;
 }
 
-page_id page_alloc(struct page_pool *p)
+static page_id alloc(struct page_pool *p, int units)
 {
-    page_id id = take_free(p);
+    page_id id = take_free(p, units);
     if (id == PAGE_NONE)
         return PAGE_NONE;
     assert(p->pages[id].state == FREE && page_check(p, id));
     p->pages[id].state = OPEN;
     p->pages[id].refs = 1;
+    p->pages[id].units = (uint8_t)units;
     p->allocs++;
-    count_used(p);
+    count_used(p, units);
     trace(p, KV_ALLOC, id);
     assert(page_check(p, id));
     return id;
+}
+
+page_id page_alloc(struct page_pool *p)
+{
+    return alloc(p, page_full_units(p));
+}
+
+page_id page_alloc_small(struct page_pool *p)
+{
+    return alloc(p, 1);
+}
+
+void page_shrink(struct page_pool *p, page_id id)
+{
+    struct page *g = &p->pages[id];
+    assert(page_check(p, id) && g->state == OPEN && p->small_bytes && !g->small);
+    p->used -= g->units - 1;
+    g->units = 1;
+    g->small = true;
+    give_back(p, id, p->small_bytes);
+}
+
+bool page_is_small(const struct page_pool *p, page_id id)
+{
+    assert(page_check(p, id));
+    return p->pages[id].small;
 }
 
 void page_ref(struct page_pool *p, page_id id)
@@ -234,7 +283,7 @@ void page_ref(struct page_pool *p, page_id id)
     struct page *g = &p->pages[id];
     if (g->refs++ == 0) {
         leave_idle(p, id);
-        count_used(p);
+        count_used(p, g->units);
     }
     trace(p, KV_REF, id);
 }
@@ -251,9 +300,10 @@ void page_unref(struct page_pool *p, page_id id)
     trace(p, KV_UNREF, id);
     if (--g->refs > 0)
         return;
-    p->used--;
+    p->used -= g->units;
     if (g->in_index) {
-        become_idle(p, id);
+        p->idle += g->units;
+        plan_idle(p, id);
     } else {
         trace(p, KV_FREE, id);
         release(p, id);
@@ -273,13 +323,19 @@ void *page_slice(struct page_pool *p, page_id id, int layer)
 {
     assert(page_check(p, id) && p->pages[id].state != FREE);
     assert(layer >= 0 && layer < p->n_layer);
-    return (uint8_t *)bytes_of(p, id) + (size_t)layer * p->slice_bytes;
+    size_t slice = p->pages[id].small ? p->small_slice : p->slice_bytes;
+    return (uint8_t *)bytes_of(p, id) + (size_t)layer * slice;
 }
 
 void *page_data(struct page_pool *p, page_id id)
 {
     assert(page_check(p, id) && p->pages[id].state != FREE);
     return bytes_of(p, id);
+}
+
+size_t page_bytes(const struct page_pool *p, page_id id)
+{
+    return p->pages[id].small ? p->small_bytes : p->page_bytes;
 }
 
 size_t page_pool_page_bytes(const struct page_pool *p)
@@ -290,6 +346,7 @@ size_t page_pool_page_bytes(const struct page_pool *p)
 void page_copy(struct page_pool *p, page_id to, page_id from)
 {
     assert(page_check(p, to) && page_check(p, from) && p->pages[to].state == OPEN);
+    assert(!p->pages[to].small && !p->pages[from].small);
     memcpy(bytes_of(p, to), bytes_of(p, from), p->page_bytes);
 }
 
@@ -325,14 +382,15 @@ static int broken(struct err *e, const char *what, int64_t found, int64_t expect
 int page_pool_audit(const struct page_pool *p, int64_t expected_refs, struct err *e)
 {
     int64_t refs = 0;
-    int used = 0, idle = 0, unused = 0;
+    int used = 0, idle = 0, idle_pages = 0, unused = 0;
     for (page_id id = 0; id < p->total; id++) {
         const struct page *g = &p->pages[id];
         if (!page_check(p, id))
             return err_set(e, REACH_JOB, ERR_BUG, "KV pool: page %d is in no valid state", id);
         refs += g->refs;
-        used += g->refs > 0;
-        idle += g->state == SEALED && g->refs == 0;
+        used += g->refs > 0 ? g->units : 0;
+        idle += g->state == SEALED && g->refs == 0 ? g->units : 0;
+        idle_pages += g->state == SEALED && g->refs == 0;
         unused += g->state == FREE;
     }
     int listed_free = p->total - p->fresh, listed_idle = next_use_count(p->idle_set);
@@ -344,9 +402,13 @@ int page_pool_audit(const struct page_pool *p, int64_t expected_refs, struct err
     if (refs != expected_refs)
         return broken(e, "references", refs, expected_refs);
     if (used != p->used)
-        return broken(e, "pages counted as used", p->used, used);
-    if (idle != p->idle || idle != listed_idle)
-        return broken(e, "pages in the idle set", listed_idle, idle);
+        return broken(e, "units counted as used", p->used, used);
+    if (idle != p->idle)
+        return broken(e, "units counted as idle", p->idle, idle);
+    if (idle_pages != listed_idle)
+        return broken(e, "pages in the idle set", listed_idle, idle_pages);
+    if (used + idle > p->total)
+        return broken(e, "units in use", used + idle, p->total);
     if (unused != listed_free)
         return broken(e, "pages on the free stack", listed_free, unused);
     return 0;

@@ -13,6 +13,9 @@
  *         a reference. 3. refs >= 0 always; an underflow is a bug. 4. When the pool is empty, an idle sealed
  *         page is given up: which one, next_use.h says. 5. used + idle + free = total; page_pool_audit()
  *         checks it. 6. The memory of a page that becomes FREE goes back to the kernel.
+ *         7. Where pages have a small form (page_pool_use_small), the pool counts room in units of one: a page takes
+ *         page_full_units() of them, one that is small takes 1, and the memory that it does not need any more
+ *         goes back to the kernel. Elsewhere a unit is a page.
  * Thread: one owner thread calls everything but page_pool_stats().
  * Source: paged KV: Kwon et al. 2023 (PagedAttention); the block states are our own.
  */
@@ -36,15 +39,20 @@ struct page_pool;
 
 struct page_stats {
     int total, used, idle,
-        peak_used; /* pages; used = referenced, idle = sealed and kept in the index */
+        peak_used; /* units; used = referenced, idle = sealed and kept in the index */
     int64_t allocs, evictions, underflows;
 };
 
-/* A pool of n_pages pages of n_layer slices. The memory is reserved at once and touched page by page.
+/* A pool of n_pages pages (or units) of n_layer slices. The memory is reserved at once and touched page by page.
  * -ERR_NOMEM (reach JOB) when it cannot be had. */
 int page_pool_new(struct page_pool **out, int n_pages, int n_layer, size_t slice_bytes,
                   struct err *e) MUST_CHECK;
 void page_pool_free(struct page_pool *p); /* NULL is fine */
+/* Before the first page is allocated: pages can be small, with slices of so many bytes, a multiple of 64, at least
+ * half of the full ones and less than they. */
+void page_pool_use_small(struct page_pool *p, size_t small_slice_bytes);
+/* Units that a full page takes: 2 where pages can be small, else 1. */
+int page_full_units(const struct page_pool *p);
 
 /* What the owner of the pool is asked. All may be NULL. */
 struct page_hooks {
@@ -61,6 +69,9 @@ void page_pool_hook(struct page_pool *p, const struct page_hooks *hooks); /* NUL
 /* An OPEN page with one reference, or PAGE_NONE when every page is referenced. Evicts an idle page if there
  * is no free one. */
 page_id page_alloc(struct page_pool *p) MUST_CHECK;
+/* The same of a page that takes one unit, because it is going to be small. Until then it may be written in full
+ * only while a page that is allocated in full with it is not written at all. */
+page_id page_alloc_small(struct page_pool *p) MUST_CHECK;
 /* Ask next_use again for an idle page; nothing happens to another one. */
 void page_replan(struct page_pool *p, page_id id);
 
@@ -69,12 +80,16 @@ void page_unref(struct page_pool *p, page_id id);
 /* OPEN -> SEALED; in_index says whether an index keeps it findable after the last unref. */
 void page_seal(struct page_pool *p, page_id id, bool in_index);
 
-/* The slice of a layer: slice_bytes, aligned to 64. Writing is allowed while the page is OPEN. */
+/* The slice of a layer: slice_bytes, or small ones, aligned to 64. Writing is allowed while the page is OPEN. */
 void *page_slice(struct page_pool *p, page_id id, int layer);
-/* All slices, one after the other: page_pool_page_bytes(). */
+/* All slices, one after the other: page_bytes(). */
 void *page_data(struct page_pool *p, page_id id);
-size_t page_pool_page_bytes(const struct page_pool *p);
-/* Make the OPEN page `to` equal to `from`, all layers. Cost: the bytes of a page. */
+size_t page_bytes(const struct page_pool *p, page_id id);
+size_t page_pool_page_bytes(const struct page_pool *p); /* of a full page */
+/* The OPEN page's data begins with its small form now: the rest is given up. */
+void page_shrink(struct page_pool *p, page_id id);
+bool page_is_small(const struct page_pool *p, page_id id);
+/* Make the OPEN page `to` equal to `from`, all layers; both are full. Cost: the bytes of a page. */
 void page_copy(struct page_pool *p, page_id to, page_id from);
 int page_refs(const struct page_pool *p, page_id id);
 bool page_is_sealed(const struct page_pool *p, page_id id);

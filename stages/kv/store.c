@@ -80,6 +80,9 @@ int store_open(struct store **out, const struct store_options *o, struct err *e)
     s->o = *o;
     s->pool = o->pool;
     s->page_bytes = page_pool_page_bytes(o->pool);
+    s->shrinks = codec_shrinks(&o->shape, o->codec);
+    s->rounds = codec_is_lossy(o->codec) && !s->shrinks;
+    assert(s->shrinks == (page_full_units(o->pool) > 1));
     s->index = prefix_index_new(o->pool, o->cut_key_bits);
     s->notes = mem_need((size_t)pool.total * sizeof(*s->notes));
     s->codec = codec_new(&o->shape);
@@ -87,7 +90,7 @@ int store_open(struct store **out, const struct store_options *o, struct err *e)
     int rc =
         s->encoded ? 0 : err_set(e, REACH_JOB, ERR_NOMEM, "KV store: no memory for a page");
     if (!rc && o->disk)
-        rc = mover_open(&s->mover, o->disk, &o->shape, s->page_bytes, o->n_vocab, e);
+        rc = mover_open(&s->mover, o->disk, &o->shape, o->n_vocab, e);
     if (rc) {
         store_close(s);
         return rc;
@@ -248,7 +251,7 @@ int store_room(const struct store *s)
 bool store_can_park(const struct store *s)
 {
     struct disk_stats d;
-    if (!s->mover || !s->o.reuse || codec_is_lossy(s->o.codec))
+    if (!s->mover || !s->o.reuse || s->rounds) /* what was rounded cannot be encoded again */
         return false;
     disk_get_stats(s->o.disk, &d);
     return d.writing;

@@ -45,7 +45,8 @@ struct store_options {
     struct kv_shape shape;
     uint8_t context[HASH_BYTES]; /* model_context_digest() */
     bool reuse;            /* false: every prompt is computed in full, and nothing is kept */
-    enum codec_kind codec; /* how pages are stored; a lossy one rounds every full page */
+    enum codec_kind codec; /* how pages are stored; a lossy one rounds every full page, CODEC_Q8
+                              makes it small, which the pool must know: page_pool_use_small() */
     enum keep keep;        /* what is stored for the next run */
     int n_vocab;           /* length of logits */
     struct disk *disk;     /* NULL: memory only */
@@ -118,10 +119,12 @@ void store_park(struct store *s, struct store_prompt *p, const float *logits);
 
 /* Take in what the other threads have done. Called by the functions above where it matters. */
 void store_poll(struct store *s);
-/* Pages that could be had now: free or idle. */
+/* Units of the pool (page.h) that could be had now: free or idle. */
 int store_room(const struct store *s);
+/* Units that a prompt and its answer take, n_total tokens together. */
+int store_units(const struct store *s, int n_tokens, int n_total);
 bool store_can_park(const struct store *s); /* there is a disk that takes pages */
-/* Pages that the last store_admit() lacks still, when all spills under way are done; 0: it was admitted, or can be. */
+/* Units that the last store_admit() lacks still, when all spills under way are done; 0: it was admitted, or can be. */
 int store_short(const struct store *s);
 bool store_is_lossy(const struct store *s); /* then a pass may not go past the end of a page */
 

@@ -69,7 +69,9 @@ static void submit_load(struct store *s, struct store_prompt *p, struct move_job
 
 static bool load_page(struct store *s, struct store_prompt *p, int page)
 {
-    page_id id = page_alloc(s->pool);
+    page_id id = page_alloc_small(s->pool);
+    if (id != PAGE_NONE && s->shrinks)
+        page_shrink(s->pool, id);
     if (id == PAGE_NONE)
         return false;
     block_table_append(p->table, id);
@@ -205,6 +207,21 @@ static int take(struct store *s, struct store_prompt *p, int most, bool tail_kno
                               p->keys.n_tokens - 1 - done, p->table);
 }
 
+/* Its first pages that are small, and no other is written while one of them is filled. A prompt without an answer has no
+ * such other page: its last one takes the room of two until it is small. */
+static int pages_small(const struct store *s, int n_tokens, int n_total)
+{
+    int full = n_tokens / PAGE_TOKENS;
+    return !s->shrinks ? 0 : full > 0 && n_total <= full * PAGE_TOKENS ? full - 1 : full;
+}
+
+int store_units(const struct store *s, int n_tokens, int n_total)
+{
+    int pages = (int)(((int64_t)n_total + PAGE_TOKENS - 1) / PAGE_TOKENS);
+    int small = pages_small(s, n_tokens, n_total);
+    return small + (pages - small) * page_full_units(s->pool);
+}
+
 /* Is the end of the prompt there, too, and memory for its logits? */
 static bool knows_tail(const struct store *s, struct store_prompt *p, bool want_logits)
 {
@@ -222,12 +239,11 @@ int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_
         p->asked = true;
     }
     assert(!p->table && p->n_loading == 0 && n_total >= p->keys.n_tokens);
-    int need = (n_total + PAGE_TOKENS - 1) / PAGE_TOKENS;
     int known = pages_known(s, p);
     bool tail_known = s->o.reuse && known == p->keys.n_full && knows_tail(s, p, want_logits);
     if (!tail_known && known > 0 && known * PAGE_TOKENS == p->keys.n_tokens)
         known--; /* something is to be computed, for the logits */
-    s->wanted = need - pages_shared(s, p, known);
+    s->wanted = store_units(s, p->keys.n_tokens, n_total) - pages_shared(s, p, known);
     if (s->wanted > store_room(s))
         return 0;
     s->wanted = 0;
@@ -241,7 +257,9 @@ int store_admit(struct store *s, struct store_prompt *p, int n_total, bool want_
     p->n_sealed = p->found / PAGE_TOKENS;
     struct err none = {0};
     /* A donor is pinned while it is copied, which can cost the last page: then once more. */
-    if (block_table_reserve(p->table, n_total, &none) != 0)
+    int small = pages_small(s, p->keys.n_tokens, n_total) * PAGE_TOKENS;
+    if (block_table_reserve_small(p->table, small, &none) != 0 ||
+        block_table_reserve(p->table, n_total, &none) != 0)
         p->n_bad++;
     return 1;
 }

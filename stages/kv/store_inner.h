@@ -16,7 +16,9 @@ struct store {
     struct page_pool *pool;
     struct prefix_index *index;
     struct mover *mover;     /* NULL without a disk */
-    struct codec *codec;     /* of this thread: rounds pages and encodes tails */
+    struct codec *codec;     /* of this thread: rounds or shrinks pages and encodes tails */
+    bool shrinks;            /* full pages of prompts become small */
+    bool rounds;             /* they are changed, but stay as large */
     uint8_t *encoded;        /* [codec_bound()] */
     struct page_note *notes; /* [pages of the pool] */
     struct store_prompt *held;
@@ -50,7 +52,8 @@ static inline int store_tail_tokens(const struct store_prompt *p)
 /* Bytes in memory of what a record holds: of a tail, its positions and logits alone. */
 static inline int64_t store_raw_bytes(const struct store *s, const struct record_info *info)
 {
-    return (int64_t)(s->page_bytes / PAGE_TOKENS) * info->n_tokens +
+    size_t page = codec_page_bytes(&s->o.shape, info->codec);
+    return (int64_t)(page / PAGE_TOKENS) * info->n_tokens +
            info->n_logits * (int64_t)sizeof(float);
 }
 

@@ -123,7 +123,7 @@ void store_consider(struct store *s, struct store_prompt *p, int page, bool foun
     if (!s->o.disk || !s->o.reuse)
         return;
     /* A rounded page was encoded when it was computed, and cannot be again. */
-    if (is_worth(s, p, page, found) && !codec_is_lossy(s->o.codec))
+    if (is_worth(s, p, page, found) && !s->rounds)
         spill_page(s, id, false, NULL);
 }
 
@@ -151,23 +151,30 @@ static void round_page(struct store *s, struct store_prompt *p, int page, page_i
     spill_encoded(s, j, body, n);
 }
 
+static void shrink_page(struct store *s, page_id id)
+{
+    codec_shrink(s->codec, page_data(s->pool, id));
+    page_shrink(s->pool, id);
+}
+
 void store_computed(struct store *s, struct store_prompt *p, int n)
 {
-    bool lossy = codec_is_lossy(s->o.codec);
     for (; (p->n_sealed + 1) * PAGE_TOKENS <= n; p->n_sealed++) {
         int i = p->n_sealed;
         page_id id = p->table->pages[i];
         if (page_is_sealed(s->pool, id))
             continue;
-        if (lossy)
+        if (s->rounds)
             round_page(s, p, i, id);
+        else if (s->shrinks)
+            shrink_page(s, id);
         if (!s->o.reuse)
             continue;
         s->notes[id].depth = i;
-        bool is_new =
-            prefix_publish(s->index, id, prefix_key(&p->keys, i), prefix_parent(&p->keys, i),
-                           p->tokens + (size_t)i * PAGE_TOKENS, PAGE_TOKENS, !lossy);
-        if (is_new && !lossy)
+        bool is_new = prefix_publish(
+            s->index, id, prefix_key(&p->keys, i), prefix_parent(&p->keys, i),
+            p->tokens + (size_t)i * PAGE_TOKENS, PAGE_TOKENS, !codec_is_lossy(s->o.codec));
+        if (is_new && !s->rounds)
             store_consider(s, p, i, false);
         if ((i + 1) * PAGE_TOKENS <= p->lost) {
             atomic_fetch_add(&s->o.counters->pages_recomputed, 1);
@@ -245,7 +252,7 @@ void store_park(struct store *s, struct store_prompt *p, const float *logits)
         s->notes[p->table->pages[full]].depth = full;
         prefix_publish(s->index, p->table->pages[full], prefix_key(&p->keys, full),
                        prefix_parent(&p->keys, full), p->tokens + (size_t)full * PAGE_TOKENS, n,
-                       true);
+                       !codec_is_lossy(s->o.codec));
     }
     for (int i = 0; i < p->n_sealed; i++)
         if (spill_page(s, p->table->pages[i], true, NULL))

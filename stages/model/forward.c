@@ -414,7 +414,7 @@ static void attend(struct forward *f, struct forward_rows *seqs, int n_seqs, int
     size_t row = 0;
     for (int s = 0; s < n_seqs; s++) {
         struct forward_rows *q = &seqs[s];
-        block_table_slices(q->table, layer, slices);
+        int q8_pages = block_table_slices(q->table, layer, slices);
         f->k->kv_store(slices, q->pos, f->k_rows + row * kv, f->v_rows + row * kv, kv, q->n,
                        h->n_kv_head, h->head_dim, f->bad + row);
         f->calls[s] = (struct kern_attn_rows){.out = f->att + row * wide,
@@ -422,6 +422,7 @@ static void attend(struct forward *f, struct forward_rows *seqs, int n_seqs, int
                                               .ld_out = wide,
                                               .ld_q = wide,
                                               .slices = (const void *const *)slices,
+                                              .q8_pages = q8_pages,
                                               .pos = q->pos,
                                               .rows = q->n,
                                               .window = h->local[layer] ? h->window : 0};

@@ -279,7 +279,7 @@ int model_context_digest(struct model *m, const struct page_use *use, uint8_t ou
     hash_field(&h, "vocabulary", vocab, sizeof(vocab));
     hash_field(&h, "hyperparameters", hparams, sizeof(hparams));
     hash_field(&h, "attention", use->attention, strlen(use->attention));
-    hash_field(&h, "kv type", "f16", 3);
+    hash_field(&h, "kv type", use->q8 ? "q8" : "f16", use->q8 ? 2 : 3);
     hash_field(&h, "codec", use->codec, strlen(use->codec));
     /* Rows see the positions of their own pass before a lossy codec has rounded them. Exact pages are the
      * same for every grid (rule 1). */

@@ -57,6 +57,7 @@ int model_arithmetic_version(void);
 /* What a run does to pages that changes their numbers. */
 struct page_use {
     const char *codec;     /* "exact", or the name of the lossy codec that they went through */
+    bool q8;               /* full pages are of 8 bits in memory, too */
     const char *attention; /* mode, and its parameters if it has any: "full" */
     int grid; /* prefill passes end at multiples of this; matters for lossy codecs only */
 };

@@ -59,10 +59,10 @@ static bool prefill_want(const struct stage *s)
     return p->n_waiting < p->lookahead;
 }
 
-static int pages_for(const struct rec *r)
+/* KV pages that a request needs; those of 8 bits are the measure where there are any, and others take two. */
+static int pages_for(const struct stage *s, const struct rec *r)
 {
-    int64_t n = (int64_t)r->req.n_tokens + r->req.max_tokens;
-    return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
+    return store_units(s->env->store, r->req.n_tokens, r->req.n_tokens + r->req.max_tokens);
 }
 
 /* Whose pages come again: what is asked of a text does, and so its text; partial answers do not. */
@@ -80,13 +80,13 @@ static int prefill_push(struct stage *s, struct rec *r, struct err *e)
     struct page_stats pool;
     page_pool_stats(s->env->pages, &pool);
     int rc = 0;
-    if (pages_for(r) > pool.total)
+    if (pages_for(s, r) > pool.total)
         rc = err_set(
             &r->fail, REACH_DOC, ERR_LIMIT,
             "a prompt of %d tokens and an answer of %d need %d KV pages, and the pool has "
             "%d; set a "
             "larger kv.memory",
-            r->req.n_tokens, r->req.max_tokens, pages_for(r), pool.total);
+            r->req.n_tokens, r->req.max_tokens, pages_for(s, r), pool.total);
     else
         rc = store_hold(s->env->store, &r->seq.prompt, r->req.tokens, r->req.n_tokens,
                         r->req.n_shared, class_of(r), &r->fail);

@@ -157,6 +157,12 @@ def few_best(c, quire, quick):
     cross(c, quire, 'gemma3, few best', tiny('gemma3') + FEW, 'kv.memory=288KiB', once)
 
 
+def eight_bits(c, quire, quick):
+    """Pages of 8 bits: other answers than those of exact pages, and as little moved by how they came about."""
+    for name, little in (('llama', 'kv.memory=192KiB'), ('gemma3', 'kv.memory=288KiB'))[:1 if quick else 2]:
+        cross(c, quire, f'{name}, pages of 8 bits', (*tiny(name), *SAMPLED, 'kv.codec=q8'), little, once if quick else pairs)
+
+
 def smollm2(c, quire, quick):
     if quick or not SMOLLM.is_file():
         return c.skip(1, 'SmolLM2: ' + ('the full tier runs it' if quick else f'no {SMOLLM.name}'))
@@ -166,4 +172,4 @@ def smollm2(c, quire, quick):
 
 
 work_in_memory()
-sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, few_best, smollm2]))
+sys.exit(main(__doc__, [tiny_llama, tiny_gemma3, best_token, few_best, eight_bits, smollm2]))

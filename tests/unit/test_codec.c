@@ -68,16 +68,16 @@ static uint16_t half_of(enum fill fill, size_t i)
     }
 }
 
-static size_t page_bytes(const struct kv_shape *s)
+static size_t full_bytes(const struct kv_shape *s)
 {
     return (size_t)s->n_layer * s->slice_bytes;
 }
 
 static uint16_t *page_of(const struct kv_shape *s, enum fill fill)
 {
-    uint16_t *page = malloc(page_bytes(s));
+    uint16_t *page = malloc(full_bytes(s));
     random_state = 1 + (uint32_t)fill;
-    for (size_t i = 0; i < page_bytes(s) / 2; i++)
+    for (size_t i = 0; i < full_bytes(s) / 2; i++)
         page[i] = half_of(fill, i);
     return page;
 }
@@ -98,17 +98,61 @@ static void clear_from(uint16_t *page, const struct kv_shape *s, int n)
     }
 }
 
+/* Of a page of halves, which is shrunk first where the kind does that. */
 static size_t encode(struct codec *c, const struct kv_shape *s, enum codec_kind kind,
                      const uint16_t *page, int n, uint8_t **out)
 {
     *out = malloc(codec_bound(s));
-    size_t size = codec_encode(c, kind, page, n, *out);
+    uint16_t *copy = malloc(full_bytes(s));
+    memcpy(copy, page, full_bytes(s));
+    if (codec_shrinks(s, kind))
+        codec_shrink(c, copy);
+    size_t size = codec_encode(c, kind, copy, n, *out);
+    free(copy);
     assert_true(size <= codec_bound(s));
     uint8_t *exact = malloc(size ? size : 1); /* asan sees a read past the end */
     memcpy(exact, *out, size);
     free(*out);
     *out = exact;
     return size;
+}
+
+/* The slice of halves that one of 8 bits stands for; what is greater than a half can be is the greatest half. */
+static void grow_slice(const struct kv_shape *s, uint16_t *to, const uint8_t *from)
+{
+    size_t d = (size_t)s->head_dim, n = PAGE_TOKENS * d;
+    for (int h = 0; h < s->n_kv_head; h++) {
+        struct kv_part p = q8_part(from, h, s->head_dim);
+        uint16_t *head = to + page_head_at(h, s->head_dim);
+        for (size_t i = 0; i < 2 * n; i++) {
+            bool key = i < n;
+            size_t c = key ? i / PAGE_TOKENS : i % d, t = key ? i % PAGE_TOKENS : (i - n) / d;
+            uint16_t scale = key ? p.key_scales[c] : p.value_scales[t];
+            assert_true(scale < 0x7c00);
+            int8_t code = key ? ((const int8_t *)p.keys)[i] : ((const int8_t *)p.values)[i - n];
+            float x = (float)code * half_to_float(scale);
+            head[key ? page_key_at((int)t, (int)c, s->head_dim)
+                     : page_value_at((int)t, (int)c, s->head_dim)] =
+                float_to_half(fmaxf(-65504, fminf(x, 65504)));
+        }
+    }
+}
+
+/* What a lossy kind makes of a page, as halves. */
+static void decode(struct codec *c, const struct kv_shape *s, enum codec_kind kind,
+                   const uint8_t *in, size_t n, uint16_t *page)
+{
+    struct err e = {0};
+    assert_int_equal(codec_decode(c, kind, in, n, page, PAGE_TOKENS, &e), 0);
+    if (!codec_shrinks(s, kind))
+        return;
+    uint8_t *small = malloc(codec_page_bytes(s, kind));
+    memcpy(small, page, codec_page_bytes(s, kind));
+    memset(page, 0, full_bytes(s));
+    for (int l = 0; l < s->n_layer; l++)
+        grow_slice(s, page + (size_t)l * s->slice_bytes / 2,
+                   small + (size_t)l * codec_slice_bytes(s, kind));
+    free(small);
 }
 
 static void exact_codecs_give_every_bit_back(void **state)
@@ -118,7 +162,7 @@ static void exact_codecs_give_every_bit_back(void **state)
     for (int i = 0; i < N_SHAPES; i++) {
         const struct kv_shape *s = &shapes[i];
         struct codec *c = codec_new(s);
-        uint16_t *back = malloc(page_bytes(s));
+        uint16_t *back = malloc(full_bytes(s));
         for (int f = 0; f < N_FILLS; f++)
             for (size_t t = 0; t < ARRAY_LEN(tokens); t++)
                 for (int kind = CODEC_RAW; kind <= CODEC_SPLIT; kind++) {
@@ -126,11 +170,11 @@ static void exact_codecs_give_every_bit_back(void **state)
                     uint16_t *page = page_of(s, (enum fill)f);
                     uint8_t *out;
                     size_t n = encode(c, s, (enum codec_kind)kind, page, tokens[t], &out);
-                    memset(back, 0xaa, page_bytes(s));
+                    memset(back, 0xaa, full_bytes(s));
                     assert_int_equal(
                         codec_decode(c, (enum codec_kind)kind, out, n, back, tokens[t], &e), 0);
                     clear_from(page, s, tokens[t]);
-                    assert_memory_equal(page, back, page_bytes(s));
+                    assert_memory_equal(page, back, full_bytes(s));
                     free(page);
                     free(out);
                 }
@@ -151,7 +195,7 @@ static void encode_does_not_look_at_positions_that_are_not_valid(void **state)
         clear_from(page, s, 17);
         assert_int_equal(encode(c, s, (enum codec_kind)kind, page, 17, &b), n);
         assert_memory_equal(a, b, n);
-        assert_true(n <= page_bytes(s) * 17 / 64 + 64 * (size_t)s->n_layer);
+        assert_true(n <= full_bytes(s) * 17 / 64 + 64 * (size_t)s->n_layer);
         free(a);
         free(b);
         free(page);
@@ -178,7 +222,7 @@ static void split_finds_the_size_and_the_sign_of_a_channel(void **state)
             }
     uint8_t *out;
     size_t n = encode(c, s, CODEC_SPLIT, page, PAGE_TOKENS, &out);
-    size_t low = page_bytes(s) / 2, tops = (size_t)(s->n_layer * s->n_kv_head * s->head_dim);
+    size_t low = full_bytes(s) / 2, tops = (size_t)(s->n_layer * s->n_kv_head * s->head_dim);
     assert_true(n < low + tops + 200 * (size_t)s->n_layer);
     free(out);
     free(page);
@@ -190,14 +234,14 @@ static void every_codec_keeps_bytes_without_a_meaning(void **state)
     (void)state;
     const struct kv_shape *s = &shapes[5];
     struct codec *c = codec_new(s);
-    uint16_t *page = page_of(s, ANY_BITS), *back = malloc(page_bytes(s));
+    uint16_t *page = page_of(s, ANY_BITS), *back = malloc(full_bytes(s));
     for (int kind = 0; kind < CODEC_COUNT; kind++) {
         struct err e = {0};
         uint8_t *out;
         size_t n = encode(c, s, (enum codec_kind)kind, page, 5, &out);
-        memset(back, 0, page_bytes(s));
+        memset(back, 0, full_bytes(s));
         assert_int_equal(codec_decode(c, (enum codec_kind)kind, out, n, back, 5, &e), 0);
-        assert_memory_equal(page, back, page_bytes(s));
+        assert_memory_equal(page, back, full_bytes(s));
         free(out);
     }
     free(page);
@@ -257,18 +301,18 @@ static void lossy_codecs_stay_within_half_a_step(void **state)
     for (int i = 0; i < N_SHAPES - 1; i++)
         for (int kind = CODEC_Q8; kind < CODEC_COUNT; kind++)
             for (size_t f = 0; f < ARRAY_LEN(fills); f++) {
-                struct err e = {0};
                 const struct kv_shape *s = &shapes[i];
                 struct codec *c = codec_new(s);
-                uint16_t *page = page_of(s, fills[f]), *back = malloc(page_bytes(s));
+                uint16_t *page = page_of(s, fills[f]), *back = malloc(full_bytes(s));
                 uint8_t *out;
                 size_t n = encode(c, s, (enum codec_kind)kind, page, PAGE_TOKENS, &out);
-                assert_int_equal(
-                    codec_decode(c, (enum codec_kind)kind, out, n, back, PAGE_TOKENS, &e), 0);
+                decode(c, s, (enum codec_kind)kind, out, n, back);
                 for (int l = 0; l < s->n_layer; l++) {
                     size_t at = (size_t)l * s->slice_bytes / 2;
-                    slice_is_close(s, codec_policy((enum codec_kind)kind, l, s->n_layer),
-                                   page + at, back + at);
+                    struct codec_layer bits = {8, 8, 0};
+                    if (kind != CODEC_Q8)
+                        bits = codec_policy((enum codec_kind)kind, l, s->n_layer);
+                    slice_is_close(s, bits, page + at, back + at);
                 }
                 free(out);
                 free(page);
@@ -285,13 +329,11 @@ static void lossy_codecs_give_finite_halves_whatever_they_are_given(void **state
     struct codec *c = codec_new(s);
     for (int kind = CODEC_Q8; kind < CODEC_COUNT; kind++)
         for (size_t f = 0; f < ARRAY_LEN(fills); f++) {
-            struct err e = {0};
             uint16_t *page = page_of(s, fills[f]);
             uint8_t *out;
             size_t n = encode(c, s, (enum codec_kind)kind, page, PAGE_TOKENS, &out);
-            assert_int_equal(
-                codec_decode(c, (enum codec_kind)kind, out, n, page, PAGE_TOKENS, &e), 0);
-            for (size_t i = 0; i < page_bytes(s) / 2; i++)
+            decode(c, s, (enum codec_kind)kind, out, n, page);
+            for (size_t i = 0; i < full_bytes(s) / 2; i++)
                 assert_int_not_equal(page[i] & 0x7c00, 0x7c00);
             free(page);
             free(out);
@@ -312,15 +354,13 @@ static void what_a_page_decodes_to_is_pinned(void **state)
     };
     const struct kv_shape *s = &shapes[2];
     struct codec *c = codec_new(s);
-    uint16_t *page = page_of(s, USUAL), *back = malloc(page_bytes(s));
+    uint16_t *page = page_of(s, USUAL), *back = malloc(full_bytes(s));
     for (int kind = CODEC_Q8; kind < CODEC_COUNT; kind++) {
-        struct err e = {0};
         uint8_t *out, digest[HASH_BYTES];
         char hex[HASH_HEX];
         size_t n = encode(c, s, (enum codec_kind)kind, page, PAGE_TOKENS, &out);
-        assert_int_equal(codec_decode(c, (enum codec_kind)kind, out, n, back, PAGE_TOKENS, &e),
-                         0);
-        hash_bytes(back, page_bytes(s), digest);
+        decode(c, s, (enum codec_kind)kind, out, n, back);
+        hash_bytes(back, full_bytes(s), digest);
         hash_hex(digest, hex);
         hex[16] = 0;
         assert_string_equal(hex, digests[kind]);
@@ -337,7 +377,7 @@ static void truncated_and_flipped_bytes_are_refused_or_decode_to_some_page(void 
     for (int i = 0; i < N_SHAPES; i++) {
         const struct kv_shape *s = &shapes[i];
         struct codec *c = codec_new(s);
-        uint16_t *page = page_of(s, USUAL), *back = malloc(page_bytes(s));
+        uint16_t *page = page_of(s, USUAL), *back = malloc(full_bytes(s));
         for (int kind = 0; kind < CODEC_COUNT; kind++) {
             uint8_t *out;
             size_t n = encode(c, s, (enum codec_kind)kind, page, PAGE_TOKENS, &out);
@@ -376,17 +416,23 @@ static void bytes_behind_a_page_are_refused(void **state)
     (void)state;
     const struct kv_shape *s = &shapes[0];
     struct codec *c = codec_new(s);
-    uint16_t *page = page_of(s, USUAL);
-    uint8_t *out = malloc(codec_bound(s) + 1);
+    uint16_t *page = page_of(s, USUAL), *back = malloc(full_bytes(s));
     for (int kind = 0; kind < CODEC_COUNT; kind++) {
         struct err e = {0};
-        size_t n = codec_encode(c, (enum codec_kind)kind, page, PAGE_TOKENS, out);
-        out[n] = 0;
+        uint8_t *out;
+        size_t n = encode(c, s, (enum codec_kind)kind, page, PAGE_TOKENS, &out);
+        uint8_t *more = malloc(n + 1);
+        memcpy(more, out, n);
+        more[n] = 0;
+        assert_int_equal(codec_decode(c, (enum codec_kind)kind, more, n, back, PAGE_TOKENS, &e),
+                         0);
         assert_int_equal(
-            codec_decode(c, (enum codec_kind)kind, out, n + 1, page, PAGE_TOKENS, &e),
+            codec_decode(c, (enum codec_kind)kind, more, n + 1, back, PAGE_TOKENS, &e),
             -ERR_CORRUPT);
+        free(more);
+        free(out);
     }
-    free(out);
+    free(back);
     free(page);
     codec_free(c);
 }
@@ -403,6 +449,55 @@ static void the_lossy_codecs_refuse_a_page_that_is_not_full(void **state)
     assert_int_equal(codec_decode(c, CODEC_Q8, out, n, page, 63, &e), -ERR_CORRUPT);
     free(out);
     free(page);
+    codec_free(c);
+}
+
+/* What is stored of a small page is the small page. */
+static void a_page_of_8_bits_comes_back_as_it_is(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES - 1; i++) {
+        const struct kv_shape *s = &shapes[i];
+        struct codec *c = codec_new(s);
+        size_t small = codec_page_bytes(s, CODEC_Q8);
+        assert_true(small < full_bytes(s) && small % 64 == 0);
+        uint8_t *page = (void *)page_of(s, USUAL), *back = malloc(small), *out;
+        size_t n = encode(c, s, CODEC_Q8, (void *)page, PAGE_TOKENS, &out);
+        codec_shrink(c, page);
+        struct err e = {0};
+        assert_int_equal(codec_decode(c, CODEC_Q8, out, n, back, PAGE_TOKENS, &e), 0);
+        assert_memory_equal(page, back, small);
+        free(out);
+        free(back);
+        free(page);
+        codec_free(c);
+    }
+    assert_false(codec_shrinks(&shapes[5], CODEC_Q8)); /* nobody knows what its bytes are */
+    assert_false(codec_shrinks(&shapes[0], CODEC_K8V4));
+    assert_int_equal(codec_page_bytes(&shapes[0], CODEC_Q4), full_bytes(&shapes[0]));
+}
+
+/* A scale of a hostile page that is no number would make every sum one. */
+static void scales_that_are_no_number_are_refused(void **state)
+{
+    (void)state;
+    static const uint16_t bad[] = {0x7c00, 0x7e00, 0xfc00, 0x8000, 0xbc00};
+    const struct kv_shape *s = &shapes[0];
+    struct codec *c = codec_new(s);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct err e = {0};
+        uint16_t *page = page_of(s, USUAL), *back = malloc(full_bytes(s));
+        uint8_t *out = malloc(codec_bound(s));
+        codec_shrink(c, page);
+        size_t at = PAGE_TOKENS * (size_t)s->head_dim + 3; /* in halves: behind K and V */
+        page[at] = bad[i];
+        size_t n = codec_encode(c, CODEC_Q8, page, PAGE_TOKENS, out);
+        assert_int_equal(codec_decode(c, CODEC_Q8, out, n, back, PAGE_TOKENS, &e),
+                         -ERR_CORRUPT);
+        free(out);
+        free(back);
+        free(page);
+    }
     codec_free(c);
 }
 
@@ -429,6 +524,8 @@ int main(void)
         cmocka_unit_test(truncated_and_flipped_bytes_are_refused_or_decode_to_some_page),
         cmocka_unit_test(bytes_behind_a_page_are_refused),
         cmocka_unit_test(the_lossy_codecs_refuse_a_page_that_is_not_full),
+        cmocka_unit_test(a_page_of_8_bits_comes_back_as_it_is),
+        cmocka_unit_test(scales_that_are_no_number_are_refused),
         cmocka_unit_test(names_and_losses_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

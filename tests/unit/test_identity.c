@@ -270,12 +270,14 @@ static void the_use_of_pages_counts(void **state)
 {
     (void)state;
     const char *path = small_file(&usual);
-    struct page_use grid = {"exact", "full", 512}, q8 = {"q8", "full", 512},
-                    other_grid = {"q8", "full", 1024}, q4 = {"q4", "full", 512},
-                    sparse = {"exact", "block 64", 0};
+    struct page_use grid = {"exact", false, "full", 512}, q8 = {"q8", true, "full", 512},
+                    halves = {"q8", false, "full", 512},
+                    other_grid = {"q8", true, "full", 1024}, q4 = {"q4", false, "full", 512},
+                    sparse = {"exact", false, "block 64", 0};
     struct digest d = context_of(path), of_q8 = context_with(path, &q8);
     assert_false(same(of_q8, d));
     assert_false(same(context_with(path, &q4), of_q8));
+    assert_false(same(context_with(path, &halves), of_q8));
     assert_false(same(context_with(path, &other_grid), of_q8));
     assert_false(same(context_with(path, &sparse), d));
     /* Exact pages do not depend on the passes that wrote them. */
@@ -289,7 +291,7 @@ static void the_null_model_has_an_identity(void **state)
     struct model *m;
     struct model_config c = {.kind = MODEL_NULL};
     struct digest a, b;
-    struct page_use q8 = {"q8", "full", 512};
+    struct page_use q8 = {"q8", false, "full", 512};
     assert_int_equal(model_open(&m, &c, &e), 0);
     assert_int_equal(model_context_digest(m, &exact, a.bytes, &e), 0);
     assert_int_equal(model_context_digest(m, &q8, b.bytes, &e), 0);

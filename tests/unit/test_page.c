@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -274,6 +275,138 @@ static void the_audit_finds_a_reference_too_many(void **state)
     page_pool_free(p);
 }
 
+/* ---- small pages ---- */
+
+enum { FULL_SLICE = 64 << 10, SMALL_SLICE = 40 << 10 };
+
+static struct page_pool *pool_with_small(int units)
+{
+    struct err e = {0};
+    struct page_pool *p;
+    assert_int_equal(page_pool_new(&p, units, 2, FULL_SLICE, &e), 0);
+    assert_int_equal(page_full_units(p), 1);
+    page_pool_use_small(p, SMALL_SLICE);
+    assert_int_equal(page_full_units(p), 2);
+    return p;
+}
+
+static void a_page_that_shrinks_makes_room(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_with_small(4);
+    page_id a = page_alloc(p), b = page_alloc(p);
+    assert_int_equal(stats_of(p).used, 4);
+    assert_int_equal(page_alloc_small(p), PAGE_NONE);
+    memset(page_data(p, a), 7, page_bytes(p, a));
+    assert_int_equal(page_bytes(p, a), 2 * FULL_SLICE);
+    page_shrink(p, a);
+    assert_true(page_is_small(p, a) && !page_is_small(p, b));
+    assert_int_equal(page_bytes(p, a), 2 * SMALL_SLICE);
+    assert_ptr_equal(page_slice(p, a, 1), (uint8_t *)page_data(p, a) + SMALL_SLICE);
+    assert_int_equal(((uint8_t *)page_slice(p, a, 1))[SMALL_SLICE - 1], 7);
+    assert_int_equal(stats_of(p).used, 3);
+    sound(p, 2);
+    assert_int_equal(page_alloc(p), PAGE_NONE); /* that takes two */
+    page_id c = page_alloc_small(p);
+    assert_int_not_equal(c, PAGE_NONE);
+    page_shrink(p, c); /* as one that is loaded: it took one all the time */
+    assert_int_equal(stats_of(p).used, 4);
+    assert_int_equal(stats_of(p).peak_used, 4);
+    page_unref(p, a);
+    page_unref(p, c);
+    page_id d = page_alloc(p); /* in the place of a small one, in full again */
+    assert_false(page_is_small(p, d));
+    assert_int_equal(page_bytes(p, d), 2 * FULL_SLICE);
+    page_unref(p, b);
+    page_unref(p, d);
+    sound(p, 0);
+    page_pool_free(p);
+}
+
+static void room_for_a_full_page_may_cost_two_idle_ones(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_with_small(3);
+    struct forgotten f = {.n = 0};
+    page_pool_hook(p, &(struct page_hooks){.evict = note, .ctx = &f});
+    page_id id[3];
+    for (int i = 0; i < 3; i++) {
+        id[i] = page_alloc_small(p);
+        page_shrink(p, id[i]);
+        page_seal(p, id[i], true);
+        page_unref(p, id[i]);
+    }
+    assert_int_equal(stats_of(p).idle, 3);
+    page_replan(p, id[1]);
+    assert_int_equal(stats_of(p).idle, 3);
+    page_id full = page_alloc(p);
+    assert_int_not_equal(full, PAGE_NONE);
+    assert_int_equal(f.n, 2);
+    assert_int_equal(stats_of(p).idle, 1);
+    assert_int_equal(stats_of(p).used, 2);
+    sound(p, 1);
+    assert_int_equal(page_alloc(p), PAGE_NONE); /* one idle page is not enough, and is gone */
+    assert_int_equal(stats_of(p).idle, 0);
+    page_unref(p, full);
+    sound(p, 0);
+    page_pool_free(p);
+}
+
+/* Bytes of this range that are in memory. */
+static size_t in_memory(const void *from, size_t n)
+{
+    size_t kernel = (size_t)sysconf(_SC_PAGESIZE), some = 0;
+    unsigned char in[1024];
+    assert_true(n / kernel <= sizeof(in) && (uintptr_t)from % kernel == 0);
+    assert_int_equal(mincore((void *)(uintptr_t)from, n, in), 0);
+    for (size_t i = 0; i < n / kernel; i++)
+        some += in[i] & 1 ? kernel : 0;
+    return some;
+}
+
+static void what_a_small_page_does_not_need_goes_back_to_the_kernel(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    struct page_pool *p = pool_with_small(2 * N);
+    page_id id[N];
+    for (int i = 0; i < N; i++) {
+        id[i] = page_alloc(p);
+        memset(page_data(p, id[i]), 1, 2 * FULL_SLICE);
+    }
+    assert_int_equal(in_memory(page_data(p, id[0]), (size_t)N * 2 * FULL_SLICE),
+                     N * 2 * FULL_SLICE);
+    for (int i = 0; i < N; i++)
+        page_shrink(p, id[i]);
+    assert_int_equal(in_memory(page_data(p, id[0]), (size_t)N * 2 * FULL_SLICE),
+                     N * 2 * SMALL_SLICE);
+    for (int i = 0; i < N; i++)
+        page_unref(p, id[i]);
+    page_pool_free(p);
+}
+
+static void a_block_table_counts_its_small_pages(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct page_pool *p = pool_with_small(6);
+    struct block_table *t = block_table_new(p);
+    void *slices[4];
+    assert_int_equal(block_table_reserve_small(t, 2 * 64, &e), 0);
+    assert_int_equal(block_table_reserve(t, 3 * 64, &e), 0);
+    assert_int_equal(stats_of(p).used, 4);
+    assert_int_equal(block_table_slices(t, 1, slices), 0);
+    page_shrink(p, t->pages[0]);
+    assert_int_equal(block_table_slices(t, 1, slices), 1);
+    assert_ptr_equal(slices[0], (uint8_t *)page_data(p, t->pages[0]) + SMALL_SLICE);
+    assert_ptr_equal(slices[1], (uint8_t *)page_data(p, t->pages[1]) + FULL_SLICE);
+    assert_int_equal(block_table_reserve(t, 5 * 64, &e), -ERR_NOMEM); /* one more, not two */
+    assert_int_equal(t->n_pages, 4);
+    block_table_free(t);
+    sound(p, 0);
+    page_pool_free(p);
+}
+
 static void a_block_table_reserves_whole_pages_and_gives_all_back(void **state)
 {
     (void)state;
@@ -315,6 +448,10 @@ int main(void)
         cmocka_unit_test(a_pool_past_the_address_space_is_refused),
         cmocka_unit_test(an_underflow_is_detected),
         cmocka_unit_test(the_audit_finds_a_reference_too_many),
+        cmocka_unit_test(a_page_that_shrinks_makes_room),
+        cmocka_unit_test(room_for_a_full_page_may_cost_two_idle_ones),
+        cmocka_unit_test(what_a_small_page_does_not_need_goes_back_to_the_kernel),
+        cmocka_unit_test(a_block_table_counts_its_small_pages),
         cmocka_unit_test(a_block_table_reserves_whole_pages_and_gives_all_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,51 @@ static void lines_add_up_to_the_total(void **state)
     close_fixture(&f);
 }
 
+/* The tiny model, with this of the job's kv and decode. */
+static struct fixture open_tiny(const char *extra)
+{
+    struct fixture f = {.machine = {.available = 8 * GIB, .group = UINT64_MAX, .cpus = 3}};
+    struct err e = {0};
+    char text[1024], here[512];
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(text, sizeof(text),
+             "model: {file: %s/tests/vectors/tiny/llama.gguf, context: 512}\n"
+             "ingest: {from: .}\nwrite: {to: out}\n%s",
+             here, extra);
+    if (job_parse(&f.job, text, strlen(text), "/w/a.yaml", &e) != 0 ||
+        model_open(&f.model, &f.job.model, &e) != 0)
+        fail_msg("%s", e.msg);
+    return f;
+}
+
+static void pages_of_8_bits_are_what_the_pool_counts_in(void **state)
+{
+    (void)state;
+    struct fixture f = open_tiny("kv: {codec: q8}\ndecode: {batch: 5, max_tokens: 100}\n");
+    struct plan p;
+    struct err e = {0};
+    assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
+    const struct hparams *h = model_hparams(f.model);
+    size_t small = kern_q8_slice_bytes(h->n_kv_head, h->head_dim);
+    assert_int_equal(p.small_slice, small);
+    assert_int_equal(p.page_bytes, small * (size_t)h->n_layer + 8192);
+    /* 8 pages, of which 3 may hold some of 100 tokens of answer, and those take two. */
+    assert_int_equal(p.pages_per_sequence, 8 + 3);
+    assert_int_equal(p.n_pages, 5 * 11);
+    assert_true(p.groups[PLAN_KV] == (uint64_t)p.n_pages * p.page_bytes);
+    close_fixture(&f);
+    f = open_tiny("kv: {codec: q8}\ndecode: {max_tokens: 511}\n");
+    assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
+    assert_int_equal(p.pages_per_sequence, 8 + 8); /* all of it may be answer */
+    close_fixture(&f);
+    f = open_tiny("kv: {codec: k8v4}\ndecode: {batch: 5, max_tokens: 100}\n");
+    assert_int_equal(plan_make(&p, &f.job, f.model, &f.machine, &e), 0);
+    assert_int_equal(p.small_slice, 0);
+    assert_int_equal(p.pages_per_sequence, 8);
+    assert_true(p.groups[PLAN_KV] == (uint64_t)p.n_pages * p.sizes.page_bytes);
+    close_fixture(&f);
+}
+
 static void the_smallest_limit_applies_and_is_named(void **state)
 {
     (void)state;
@@ -245,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_pool_holds_the_batch_at_full_context),
         cmocka_unit_test(lines_add_up_to_the_total),
+        cmocka_unit_test(pages_of_8_bits_are_what_the_pool_counts_in),
         cmocka_unit_test(the_smallest_limit_applies_and_is_named),
         cmocka_unit_test(kv_memory_sets_the_pool_and_must_hold_one_sequence),
         cmocka_unit_test(a_default_pool_takes_at_most_half_of_the_limit),

@@ -214,8 +214,11 @@ static void open_lossy(struct lossy_rig *g, enum codec_kind codec, bool disk)
     assert_int_equal(page_pool_new(&g->pool, 8, LAYERS, g->slice, &e), 0);
     if (disk)
         g->disk = rig_open(NULL);
+    struct kv_shape shape = {LAYERS, HEADS, HEAD_DIM, (g->slice + 63) & ~(size_t)63};
+    if (codec_shrinks(&shape, codec))
+        page_pool_use_small(g->pool, codec_slice_bytes(&shape, codec));
     struct store_options o = {.pool = g->pool,
-                              .shape = {LAYERS, HEADS, HEAD_DIM, (g->slice + 63) & ~(size_t)63},
+                              .shape = shape,
                               .reuse = true,
                               .codec = codec,
                               .keep = KEEP_ALL,
@@ -241,8 +244,10 @@ static void make_page(const struct lossy_rig *g, const struct store_prompt *p, i
 {
     uint8_t digest[HASH_BYTES] = {0};
     size_t bytes = page_pool_page_bytes(g->pool);
-    if (page > 0)
-        hash_bytes(page_data(g->pool, p->table->pages[page - 1]), bytes, digest);
+    if (page > 0) {
+        page_id before = p->table->pages[page - 1];
+        hash_bytes(page_data(g->pool, before), page_bytes(g->pool, before), digest);
+    }
     uint64_t seed = (uint64_t)p->tokens[page * PAGE_TOKENS];
     for (int i = 0; i < 8; i++)
         seed = seed << 7 ^ seed >> 3 ^ digest[i];
@@ -280,18 +285,68 @@ static int lossy_pages(struct lossy_rig *g, int n, int parts_at, uint8_t *out)
     if (found < n)
         store_prompt_done(g->store, p, logits);
     size_t bytes = page_pool_page_bytes(g->pool);
-    for (int i = 0; i < n / PAGE_TOKENS; i++)
-        memcpy(out + (size_t)i * bytes, page_data(g->pool, p->table->pages[i]), bytes);
+    memset(out, 0, bytes * (size_t)(n / PAGE_TOKENS));
+    for (int i = 0; i < n / PAGE_TOKENS; i++) {
+        page_id id = p->table->pages[i];
+        memcpy(out + (size_t)i * bytes, page_data(g->pool, id), page_bytes(g->pool, id));
+    }
     store_drop(p);
     store_settle(g->store, true);
     return found;
+}
+
+static int used_by(const struct lossy_rig *g)
+{
+    struct page_stats s;
+    page_pool_stats(g->pool, &s);
+    return s.used;
+}
+
+/* What a prompt takes of the pool never grows past what it was admitted with, and shrinks to what is kept. */
+static void small_pages_take_the_room_that_was_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        int n, total, units;
+    } cases[] = {{329, 329, 7}, {320, 320, 6}, {320, 321, 7}, {63, 63, 2},
+                 {64, 64, 2},   {64, 65, 3},   {10, 200, 8},  {200, 210, 5}};
+    struct lossy_rig g;
+    struct err e = {0};
+    static int32_t tokens[LOSSY_N];
+    for (int i = 0; i < LOSSY_N; i++)
+        tokens[i] = 31 * i + 5;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct store_prompt *p;
+        int n = cases[i].n;
+        open_lossy(&g, CODEC_SPLIT, false);
+        assert_int_equal(store_units(g.store, n, cases[i].total), (cases[i].total + 63) / 64);
+        close_lossy(&g);
+        open_lossy(&g, CODEC_Q8, false);
+        assert_int_equal(store_units(g.store, n, cases[i].total), cases[i].units);
+        assert_int_equal(store_hold(g.store, &p, tokens, n, 0, PREFIX_DOCUMENT, &e), 0);
+        assert_int_equal(store_admit(g.store, p, cases[i].total, true), 1);
+        assert_int_equal(store_ready(g.store, p), 1);
+        assert_int_equal(used_by(&g), cases[i].units);
+        for (int page = 0; page <= (n - 1) / PAGE_TOKENS; page++) {
+            int end = (page + 1) * PAGE_TOKENS;
+            make_page(&g, p, page);
+            store_computed(g.store, p, end < n ? end : n);
+            assert_int_equal(page_is_small(g.pool, p->table->pages[page]), end <= n);
+            assert_true(used_by(&g) <= cases[i].units);
+        }
+        int full = n / PAGE_TOKENS, pages = (cases[i].total + 63) / 64;
+        assert_int_equal(used_by(&g), full + 2 * (pages - full));
+        store_drop(p);
+        assert_int_equal(used_by(&g), 0);
+        close_lossy(&g);
+    }
 }
 
 static void turn_over(struct lossy_rig *g)
 {
     struct err e = {0};
     struct block_table *all = block_table_new(g->pool);
-    assert_int_equal(block_table_reserve(all, store_room(g->store) * PAGE_TOKENS, &e), 0);
+    assert_int_equal(block_table_reserve_small(all, store_room(g->store) * PAGE_TOKENS, &e), 0);
     block_table_free(all);
 }
 
@@ -475,6 +530,7 @@ int main(void)
         ON_DISK(colliding_keys_never_give_a_wrong_page),
         ON_DISK(a_lossy_page_is_never_found_by_an_exact_store_nor_the_other_way_round),
         ON_DISK(rounded_pages_are_the_same_cold_warm_and_computed_again),
+        ON_DISK(small_pages_take_the_room_that_was_planned),
         ON_DISK(random_use_of_a_folder_that_rots_never_finds_a_wrong_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

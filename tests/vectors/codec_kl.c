@@ -84,10 +84,12 @@ static void bench_open(struct bench *b, const char *file)
     need(model_open(&b->m, &c, &e), &e);
     need(model_load(b->m, &b->k, ARMS * PAGE_TOKENS, ARMS * SEQS, &e), &e);
     model_plan(b->m, ARMS * PAGE_TOKENS, ARMS * SEQS, &z);
-    need(page_pool_new(&b->pool, ARMS * MAX_TOKENS / PAGE_TOKENS, z.n_layer, z.slice_bytes, &e),
-         &e);
-    const struct hparams *h = model_hparams(b->m);
     struct kv_shape shape = model_kv_shape(b->m);
+    need(page_pool_new(&b->pool, 2 * ARMS * MAX_TOKENS / PAGE_TOKENS, z.n_layer, z.slice_bytes,
+                       &e),
+         &e);
+    page_pool_use_small(b->pool, codec_slice_bytes(&shape, CODEC_Q8));
+    const struct hparams *h = model_hparams(b->m);
     b->codec = codec_new(&shape);
     b->encoded = malloc(codec_bound(&shape));
     b->page_bytes = (size_t)z.n_layer * z.slice_bytes;
@@ -158,9 +160,14 @@ static void compare(struct bench *b, int seq, double *p)
 static void through_codec(struct bench *b, struct arm *arm, int page)
 {
     struct err e = {0};
-    uint8_t *bytes = page_slice(b->pool, arm->table->pages[page], 0);
+    page_id id = arm->table->pages[page];
+    uint8_t *bytes = page_data(b->pool, id);
+    if (arm->kind == CODEC_Q8) {
+        codec_shrink(b->codec, bytes);
+        page_shrink(b->pool, id);
+    }
     size_t n = codec_encode(b->codec, arm->kind, bytes, PAGE_TOKENS, b->encoded);
-    memset(bytes, 0xff, b->page_bytes);
+    memset(bytes, 0xff, page_bytes(b->pool, id));
     need(codec_decode(b->codec, arm->kind, b->encoded, n, bytes, PAGE_TOKENS, &e), &e);
     arm->raw_bytes += b->page_bytes;
     arm->encoded_bytes += n;
