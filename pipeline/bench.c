@@ -228,9 +228,9 @@ static const struct {
     part_fn *run;
     int rows; /* for the share of the time */
 } parts[] = {
-    {BENCH_PREFILL, bench_prefill, 4},     {BENCH_DECODE, bench_decode, 10},
-    {BENCH_ATTENTION, bench_attention, 9}, {BENCH_CODECS, bench_codecs, 3},
-    {BENCH_SPILL, bench_spill, 4},
+    {BENCH_PREFILL, bench_prefill, 4},         {BENCH_DECODE, bench_decode, 10},
+    {BENCH_GEMM, bench_gemm, KERN_TYPE_COUNT}, {BENCH_ATTENTION, bench_attention, 9},
+    {BENCH_CODECS, bench_codecs, 3},           {BENCH_SPILL, bench_spill, 4},
 };
 
 int bench_run(struct bench *b, const struct bench_options *o, struct err *e)

@@ -3,7 +3,7 @@
  * What:   rows of one kind each: a piece of work as a run does it, repeated for some seconds; its best and median
  *         time; and the time that it would take at the peaks measured in between (pipeline/peaks.h).
  * Not:    no run of a job: no documents, no scheduler. The text is the reference of the job file.
- * Rules:  1. Every row goes through the functions that a run calls: model_forward(), the store, the codecs.
+ * Rules:  1. Every row goes through the functions that a run calls: model_forward(), the kernels, the store, the codecs.
  *         2. The time is bounded: rows repeat until their share of it is over, at least once.
  * Thread: one at a time; uses the team of OpenMP.
  */
@@ -18,10 +18,11 @@ enum bench_part {
     BENCH_LOAD = 1,
     BENCH_PREFILL = 2,
     BENCH_DECODE = 4,
-    BENCH_ATTENTION = 8,
-    BENCH_CODECS = 16,
-    BENCH_SPILL = 32,
-    BENCH_ALL = 63
+    BENCH_GEMM = 8,
+    BENCH_ATTENTION = 16,
+    BENCH_CODECS = 32,
+    BENCH_SPILL = 64,
+    BENCH_ALL = 127
 };
 
 enum {
@@ -109,6 +110,9 @@ typedef int bench_body_fn(void *ctx, struct err *e);
 int bench_repeat(struct bench *b, struct bench_row *r, bench_body_fn *body, void *ctx,
                  struct err *e) MUST_CHECK;
 
+/* Values as they come out of norms: none is special, their sums are not large. The same at each call. */
+void bench_fill(float *x, size_t n);
+
 /* A sequence with room for n + more positions, of which the first n hold keys and values: copies of b->first. */
 int bench_sequence(struct bench *b, int n, int more, struct block_table **out,
                    struct err *e) MUST_CHECK;
@@ -122,6 +126,7 @@ void bench_folder_remove(const char *folder);
 
 int bench_prefill(struct bench *b, struct err *e) MUST_CHECK;
 int bench_decode(struct bench *b, struct err *e) MUST_CHECK;
+int bench_gemm(struct bench *b, struct err *e) MUST_CHECK;
 int bench_attention(struct bench *b, struct err *e) MUST_CHECK;
 int bench_codecs(struct bench *b, struct err *e) MUST_CHECK;
 int bench_spill(struct bench *b, struct err *e) MUST_CHECK;

@@ -188,8 +188,7 @@ static int attend(void *ctx, struct err *e)
     return 0;
 }
 
-/* Values as they come out of norms: none is special, their sums are not large. */
-static void fill(float *x, size_t n)
+void bench_fill(float *x, size_t n)
 {
     uint32_t s = 1;
     for (size_t i = 0; i < n; i++) {
@@ -239,8 +238,8 @@ static int attention_of(struct bench *b, int n_seqs, int rows, int len, struct e
     if (!q || !kv || !pages || !bad || !slices || !a.scratch) {
         rc = err_set(e, REACH_JOB, ERR_NOMEM, "no memory for attention over %d tokens", len);
     } else {
-        fill(q, of_all);
-        fill(kv, (size_t)len * kv_width);
+        bench_fill(q, of_all);
+        bench_fill(kv, (size_t)len * kv_width);
         for (size_t i = 0; i < n; i++)
             slices[i] = pages + i * slice;
         for (int i = 0; i < a.layers; i++)

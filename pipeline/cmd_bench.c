@@ -17,7 +17,7 @@ enum { MOST_THREADS = 256, MOST_DEPTH = 1 << 20 };
 /* "prefill,decode" as bits of enum bench_part. */
 static int parse_parts(const char *list, unsigned *out, struct err *e)
 {
-    static const char *const names[] = {"load",      "prefill", "decode",
+    static const char *const names[] = {"load",      "prefill", "decode", "gemm",
                                         "attention", "codecs",  "spill"};
     *out = 0;
     for (const char *at = list; *at;) {
@@ -26,8 +26,8 @@ static int parse_parts(const char *list, unsigned *out, struct err *e)
             i++;
         if (i == ARRAY_LEN(names))
             return err_set(e, REACH_JOB, ERR_CONFIG,
-                           "--what: unknown part \"%.*s\": load, prefill, decode, attention, "
-                           "codecs, spill",
+                           "--what: unknown part \"%.*s\": load, prefill, decode, gemm, "
+                           "attention, codecs, spill",
                            n < 40 ? (int)n : 40, at);
         *out |= 1u << i;
         at += n + (at[n] == ',');

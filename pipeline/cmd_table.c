@@ -63,7 +63,7 @@ static const struct cmd_option kv_options[] = {
 };
 static const struct cmd_option bench_options[] = {
     {"--json", NULL, "print JSON", NULL},
-    {"--what", "LIST", "of load, prefill, decode, attention, codecs, spill; default: all",
+    {"--what", "LIST", "of load, prefill, decode, gemm, attention, codecs, spill; default: all",
      NULL},
     {"--quick", NULL, "some 20 seconds instead of two minutes", NULL},
     {"--threads", "N", "default: what `quire doctor` says", NULL},
@@ -175,11 +175,11 @@ const struct cmd cmds[] = {
     {"bench", "MODEL.gguf", "how fast a model runs here",
      "Loads the model and times pieces of work as a run does them: reading prompts, writing "
      "answers side by\n"
-     "side, attention, the codecs of KV pages, a prefix that goes to disk and comes back. "
-     "Beside "
-     "each speed\n"
-     "stands its share of what the machine could do at most, measured in the same minutes. "
-     "docs/speed.md says more.\n\n"
+     "side, products of every type of weights, attention, the codecs of KV pages, a prefix "
+     "that goes to\n"
+     "disk and comes back. Beside each speed stands its share of what the machine could do at "
+     "most, measured\n"
+     "in the same minutes. docs/speed.md says more.\n\n"
      "  quire bench model.gguf\n"
      "  quire bench model.gguf --quick --what prefill,decode\n"
      "  quire bench model.gguf --json > bench.json",

@@ -95,10 +95,11 @@ CASES = [
     (f'doctor kernels {JOB} --set model.kernels=ref --set limits.threads=2', 0, 'table     ref (model.kernels: ref)', None),
     ('bench nowhere.gguf', 3, None, 'cannot open "nowhere.gguf"'),
     ('bench README.md', 3, None, 'README.md: '),
-    (f'bench {TINY} --what prefil', 2, None, '--what: unknown part "prefil": load, prefill, '),
+    (f'bench {TINY} --what prefil', 2, None, '--what: unknown part "prefil": load, prefill, decode, gemm, attention, '),
     (f'bench {TINY} --threads 0', 2, None, '--threads: "0" is not a number from 1 to 256'),
     (f'bench {TINY} --kernels fast', 2, None, '--kernels: unknown table "fast"'),
     (f'bench {TINY} --quick --what load,prefill --threads 1', 0, 'prefill 256 at 0  ', None),
+    (f'bench {TINY} --quick --what gemm --kernels ref', 0, '\ngemm Q6_K 256 x 96 ', None),
     (f'bench {TINY} --quick --what spill --threads 2', 0, ' times as fast as computing', None),
     (f'check {JOB} --set model.kind=null --set model.file=no/such.gguf', 0,
      'note     model.kind is null: model.file is not opened', None),
@@ -138,18 +139,32 @@ def run_whole(program):
     return None if p.returncode == 3 and 'cannot write to standard output' in p.stderr else f'/dev/full: {p}'
 
 
+def gemm_fault(found):
+    """A row for each type of weights, K types in whole blocks, whose share is of the peak that its products can reach."""
+    rows = [r for r in found['rows'] if r['part'] == 'gemm']
+    floats, blocks, k_blocks = ('F32', 'F16', 'BF16'), ('Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'), ('Q4_K', 'Q5_K', 'Q6_K')
+    if [r['name'] for r in rows] != [f'gemm {t} 64 x 96' for t in floats + blocks] + [f'gemm {t} 256 x 96' for t in k_blocks]:
+        return 'names'
+    for r in rows:
+        peak, unit = ('gflops', 'GFLOP/s') if r['name'].split()[1] in floats else ('byte_gops', 'GOP/s')
+        share = r['best'] / found['peaks'][peak]['all']
+        if r['unit'] != unit or r['tokens'] != 512 or abs(r['share_of_roof'] - share) > 1e-4 * share:
+            return r['name']
+    return None
+
+
 def bench_json(program):
     """One JSON object whose rows are those that were asked for, with a share of the roof where there is one."""
-    p = subprocess.run([program, 'bench', TINY, '--quick', '--json', '--what', 'decode,codecs'], cwd=ROOT, text=True,
+    p = subprocess.run([program, 'bench', TINY, '--quick', '--json', '--what', 'decode,gemm,codecs'], cwd=ROOT, text=True,
                        capture_output=True)
     if p.returncode:
         return f'bench --json: exit {p.returncode} {p.stderr!r}'
     found = json.loads(p.stdout)
     sequences = [r['sequences'] for r in found['rows'] if r['part'] == 'decode']
     bad = [r for r in found['rows'] if not (r['best'] >= r['median'] > 0 and r['repeats'] > 0)]
-    shares = all(('share_of_roof' in r) == (r['part'] == 'decode') for r in found['rows'])
+    shares = all(('share_of_roof' in r) == (r['part'] in ('decode', 'gemm')) for r in found['rows'])
     peaks = all(p['all'] > 0 and p['one'] > 0 for p in found['peaks'].values())
-    good = sequences == [1, 2, 4, 8, 16, 24, 32] and not bad and shares and peaks
+    good = sequences == [1, 2, 4, 8, 16, 24, 32] and not bad and shares and peaks and not gemm_fault(found)
     return None if good else f'bench --json: {p.stdout}'
 
 
