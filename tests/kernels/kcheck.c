@@ -1,4 +1,4 @@
-/* kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--loose] [--bench]: every table that this CPU runs, or one,
+/* kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--bench]: every table that this CPU runs, or one,
  * against the reference, and timed. */
 #include "tests/kernels/kcheck.h"
 
@@ -115,9 +115,8 @@ static bool is_table(const char *name)
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--loose] [--bench]\n");
+    fprintf(stderr,
+            "usage: kcheck [--table NAME] [--seed N] [--rounds N] [--long] [--bench]\n");
     return 2;
 }
 
@@ -132,8 +131,6 @@ int main(int argc, char **argv)
             bench = true;
         else if (!strcmp(argv[i], "--long"))
             kcheck.all = true;
-        else if (!strcmp(argv[i], "--loose"))
-            kcheck.loose = true;
         else if (!strcmp(argv[i], "--table") && i + 1 < argc && is_table(argv[i + 1]))
             table = argv[++i];
         else if (!strcmp(argv[i], "--seed") && i + 1 < argc)

@@ -28,8 +28,6 @@ struct kcheck {
     uint64_t seed, state;
     int rounds; /* per test, before a test's own factor */
     bool all;   /* --long: exhaustive where that is possible */
-    bool
-        loose; /* --loose: what lies behind inputs may be read, as some emulators do for lanes under a mask */
 };
 extern struct kcheck kcheck;
 

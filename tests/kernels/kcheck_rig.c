@@ -121,7 +121,7 @@ void *edge_bytes(int slot, size_t n)
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(p != MAP_FAILED);
         ends[slot] = p + EDGE_SIZE;
-        assert_int_equal(mprotect(ends[slot], page, kcheck.loose ? PROT_READ : PROT_NONE), 0);
+        assert_int_equal(mprotect(ends[slot], page, PROT_NONE), 0);
     }
     assert_true(n <= EDGE_SIZE);
     return ends[slot] - n;
