@@ -230,7 +230,8 @@ static page_id take_free(struct page_pool *p, int units)
 
 static void count_used(struct page_pool *p, int units)
 {
-    int used = p->used += units;
+    p->used += units;
+    int used = p->used;
     if (used > p->peak_used)
         p->peak_used = used;
 }
