@@ -329,12 +329,12 @@ static int decode_step(struct stage *s, struct err *e)
 {
     struct decoding *d = s->state;
     bool done[256] = {false}; /* decode.batch is at most this */
-    int filled = fill_batch(s, d, e);
+    int waited = d->n_waiting, filled = fill_batch(s, d, e);
     if (filled < 0)
         return filled;
     make_room(s, d);
-    if (d->n == 0)
-        return d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
+    if (d->n == 0) /* what joined has left at once, and its pages are free for others */
+        return d->n_waiting < waited ? ST_MORE : d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
     int64_t begin = clock_us();
     for (int i = 0; i < d->n; i++)
         done[i] = stage_overdue(s, d->slots[i].r) || advance(s, d, &d->slots[i]);
@@ -347,7 +347,8 @@ static int decode_step(struct stage *s, struct err *e)
     }
     atomic_fetch_add(&s->env->stats->decode_us, clock_us() - begin);
     atomic_fetch_add(&s->env->stats->decode_steps, 1);
-    return rc < 0 ? rc : d->n > 0 ? ST_MORE : d->n_waiting > 0 ? ST_WAIT : ST_IDLE;
+    /* Even if the batch is empty now: one that waits may have its pages, and nothing else will call. */
+    return rc < 0 ? rc : ST_MORE;
 }
 
 static int decode_finish(struct stage *s, struct err *e)

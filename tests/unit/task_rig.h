@@ -69,6 +69,7 @@ struct rig {
     } nodes[4];
     struct rig_list in[5], loop; /* in[i]: for stage i; in[4]: for write */
     int requests, most_tokens;
+    atomic_bool woken; /* by another thread: as the bell of the runner */
 };
 
 static inline void rig_put(struct rig_list *l, struct rec *r)
@@ -101,6 +102,12 @@ static inline int rig_emit(void *runner, struct rec *r)
     }
     rig_put(n->i == 3 && reduce ? &n->rig->loop : &n->rig->in[n->i + 1], r);
     return 0;
+}
+
+static inline void rig_wake(void *runner)
+{
+    struct rig_node *n = runner;
+    atomic_store(&n->rig->woken, true);
 }
 
 /* Defaults of the option tables, and small sizes. */
@@ -181,8 +188,11 @@ static inline void rig_open(struct rig *g)
                                       &decode_stage};
     for (int i = 0; i < 4; i++) {
         g->nodes[i] = (struct rig_node){g, i};
-        g->stages[i] = (struct stage){
-            .ops = ops[i], .env = &g->env, .emit = rig_emit, .runner = &g->nodes[i]};
+        g->stages[i] = (struct stage){.ops = ops[i],
+                                      .env = &g->env,
+                                      .emit = rig_emit,
+                                      .wake = rig_wake,
+                                      .runner = &g->nodes[i]};
         assert_int_equal(ops[i]->open(&g->stages[i], &e), 0);
     }
     free(file);
@@ -260,10 +270,11 @@ static inline void rig_give(struct rig *g, struct doc **docs, int n)
 static inline void rig_run(struct rig *g, struct doc **docs, int n)
 {
     rig_give(g, docs, n);
-    do { /* until nothing is under way before a turn that does nothing, and nothing after it */
-        while (rig_turn(g))
-            ;
-    } while (store_settle(g->store, true) || rig_turn(g) || store_settle(g->store, true));
+    bool worked;
+    do { /* As the runner: a turn that did nothing is the last, unless it is woken during it or later. */
+        atomic_store(&g->woken, false);
+        worked = rig_turn(g);
+    } while (worked || atomic_load(&g->woken) || store_settle(g->store, true));
     for (int i = 0; i < 4; i++)
         assert_int_equal(g->in[i].n, 0);
 }

@@ -19,7 +19,14 @@ static const struct arrangement arrangements[] = {
     {.batch = 5, .rows = 4096, .depth = 2, .n_pages = 70, .no_reuse = true},
     {.batch = 8, .rows = 256, .depth = 8, .n_pages = 90, .reference = true},
     {.batch = 2, .rows = 128, .depth = 2, .n_pages = 70, .disk = true},
+    /* Prefill is ahead, and what waits cannot be parked: it joins when the batch has become empty. */
+    {.batch = 1, .rows = 128, .depth = 1, .n_pages = 70, .no_reuse = true, .disk = true},
 };
+
+static bool parks(const struct arrangement *a)
+{
+    return a->disk && !a->no_reuse;
+}
 
 static char folder[64];
 
@@ -104,7 +111,7 @@ static void answers_do_not_depend_on_the_arrangement_of_work(void **state)
         make_docs(docs);
         rig_run(&g, docs, N_DOCS);
         assert_int_equal(g.in[4].n, N_DOCS);
-        assert_true(!arrangements[i].disk || g.stats.kv.pages_spilled > 0);
+        assert_true(!parks(&arrangements[i]) || g.stats.kv.pages_spilled > 0);
         char *answers = all_answers(&g, N_DOCS, 1);
         if (!first)
             first = answers;
@@ -328,7 +335,7 @@ static char *tiny_answers(const char *file, const struct arrangement *a, double 
     }
     rig_run(&g, docs, 5);
     assert_int_equal(g.in[4].n, 5);
-    assert_true(!a->disk || g.stats.kv.pages_spilled > 0);
+    assert_true(!parks(a) || g.stats.kv.pages_spilled > 0);
     char *answers = all_answers(&g, 5, 1);
     rig_close(&g);
     return answers;
