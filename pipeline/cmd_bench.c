@@ -74,7 +74,9 @@ static int parse_options(const struct cmd_line *l, struct bench_options *o, stru
         if (strcmp(kernels->names[i], table) == 0)
             o->kernels = i;
     if (!rc && table && strcmp(kernels->names[o->kernels], table) != 0)
-        rc = err_set(e, REACH_JOB, ERR_CONFIG, "--kernels: unknown table \"%.40s\"", table);
+        rc = err_set(
+            e, REACH_JOB, ERR_CONFIG,
+            "--kernels: unknown table \"%.40s\"; `quire help model.kernels` lists them", table);
     return rc;
 }
 

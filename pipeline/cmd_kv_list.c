@@ -191,7 +191,8 @@ static int stats_text(const struct disk_stats *t, const struct sums *s, struct b
                       "bytes     %s in %" PRId64 " segments that occupy %s\n"
                       "state     %" PRId64 " pinned, %" PRId64
                       " spilled by living runs, %" PRId64 " abandoned by dead ones\n"
-                      "reused    %" PRId64 " came back in another run\n",
+                      "reused    %" PRId64
+                      " came back six hours after their first use, or later\n",
                       t->records, s->pages, s->tails, s->tokens, bytes, t->segments, blocks,
                       s->pinned, s->spilled, s->abandoned, s->used);
     if (!rc && t->records)

@@ -174,9 +174,9 @@ int cmd_overview(struct buf *out, struct err *e)
         rc = buf_adds(out,
                       "\nExit status: 0 all documents answered; 1 finished, some failed; 2 the "
                       "command line or the\n"
-                      "job file is wrong; 3 the run had to stop; 75 another run of this job is "
-                      "at work; 130 or 143\n"
-                      "stopped by a signal.\n",
+                      "job file is wrong; 3 the run had to stop; 4 limits.deadline came; 75 "
+                      "another run of this\n"
+                      "job is at work; 130 or 143 stopped by a signal.\n",
                       e);
     return rc;
 }

@@ -22,7 +22,7 @@ enum {
     TREE_BYTES = 8 << 20,  /* a segment of Markdown, or the buffers of an archive */
     TEAMS = 2,
     THREAD_BYTES = 64 << 10, /* stack that a thread of the team touches, and its descriptor */
-    EDGES = 2 * 4096, /* pages of the kernel that a small page shares with what it gave up */
+    KERNEL_PAGE = 4096,
 };
 
 int plan_context(const struct job *j, int trained)
@@ -81,7 +81,12 @@ static void find_units(struct plan *p, const struct job *j, const struct model *
     int full = (j->decode.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
     p->pages_per_sequence += full < p->pages_per_sequence ? full : p->pages_per_sequence;
     p->small_slice = codec_slice_bytes(&shape, codec);
-    p->page_bytes = codec_page_bytes(&shape, codec) + EDGES;
+    /* The end of a small page shares a page of the kernel with what was given up, its beginning with another one,
+     * unless pages begin where the kernel's do. */
+    p->page_bytes =
+        (codec_page_bytes(&shape, codec) + KERNEL_PAGE - 1) / KERNEL_PAGE * KERNEL_PAGE;
+    if (p->sizes.page_bytes % KERNEL_PAGE)
+        p->page_bytes += KERNEL_PAGE;
 }
 
 /* The pool: what kv.memory holds, or full context for every sequence of the batch, as long as that is no
@@ -90,15 +95,16 @@ static int plan_pages(struct plan *p, const struct job *j, struct err *e)
 {
     uint64_t page = p->page_bytes, one = (uint64_t)p->pages_per_sequence * page, pages;
     char need[40];
-    opt_format_bytes((one + (1 << 20) - 1) >> 20 << 20, need, sizeof(need));
+    uint64_t round = one < 16 << 20 ? 1 << 10 : 1 << 20;
+    const char *lower = p->small_slice ? "model.context or decode.max_tokens" : "model.context";
+    opt_format_bytes((one + round - 1) / round * round, need, sizeof(need));
     if (j->kv.memory) {
         pages = j->kv.memory / page;
         if (pages < (uint64_t)p->pages_per_sequence)
             return err_set(e, REACH_JOB, ERR_CONFIG,
                            "kv.memory is too small: one sequence of %d tokens needs %s; raise "
-                           "it, or lower "
-                           "model.context",
-                           p->context, need);
+                           "it, or lower %s",
+                           p->context, need, lower);
     } else {
         pages = (uint64_t)p->batch * (uint64_t)p->pages_per_sequence;
         if (pages > p->limit / 2 / page)
@@ -107,8 +113,8 @@ static int plan_pages(struct plan *p, const struct job *j, struct err *e)
             return err_set(
                 e, REACH_JOB, ERR_CONFIG,
                 "one sequence of %d tokens needs %s of KV memory, more than half of %s: lower "
-                "model.context, or set kv.memory to at least %s",
-                p->context, need, p->limit_name, need);
+                "%s, or set kv.memory to at least %s",
+                p->context, need, p->limit_name, lower, need);
     }
     p->n_pages = pages > INT32_MAX ? INT32_MAX : (int)pages;
     return 0;
@@ -181,7 +187,8 @@ int plan_make(struct plan *p, const struct job *j, const struct model *m,
     add(p, PLAN_WEIGHTS, "mapped", s->mapped, "rows of the file that stay in use: embeddings");
     if (p->small_slice)
         add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * p->page_bytes,
-            "%d pages of %d tokens in 8 bits, %d layers x %zu bytes; of an answer: twice that",
+            "%d pages of %d tokens in 8 bits, of an answer twice that; %d layers x %zu bytes, "
+            "in whole 4 KiB",
             p->n_pages, PAGE_TOKENS, s->n_layer, p->small_slice);
     else
         add(p, PLAN_KV, "pages", (uint64_t)p->n_pages * page,
