@@ -185,16 +185,16 @@ static int stats_text(const struct disk_stats *t, const struct sums *s, struct b
     cmd_kv_bytes((uint64_t)t->blocks, blocks, sizeof(blocks));
     cmd_kv_age(now - s->oldest, oldest, sizeof(oldest));
     cmd_kv_age(now - s->newest, newest, sizeof(newest));
-    int rc = buf_addf(out, e,
-                      "records   %" PRId64 ": %" PRId64 " pages, %" PRId64
-                      " ends of prompts; %" PRId64 " tokens\n"
-                      "bytes     %s in %" PRId64 " segments that occupy %s\n"
-                      "state     %" PRId64 " pinned, %" PRId64
-                      " spilled by living runs, %" PRId64 " abandoned by dead ones\n"
-                      "reused    %" PRId64
-                      " came back six hours after their first use, or later\n",
-                      t->records, s->pages, s->tails, s->tokens, bytes, t->segments, blocks,
-                      s->pinned, s->spilled, s->abandoned, s->used);
+    int rc =
+        buf_addf(out, e,
+                 "records   %" PRId64 ": %" PRId64 " pages, %" PRId64
+                 " ends of prompts; %" PRId64 " tokens\n"
+                 "bytes     %s in %" PRId64 " segments that occupy %s\n"
+                 "state     %" PRId64 " pinned, %" PRId64 " spilled by living runs, %" PRId64
+                 " abandoned by dead ones\n"
+                 "reused    %" PRId64 " came back six hours after their first use, or later\n",
+                 t->records, s->pages, s->tails, s->tokens, bytes, t->segments, blocks,
+                 s->pinned, s->spilled, s->abandoned, s->used);
     if (!rc && t->records)
         rc = buf_addf(out, e, "age       oldest %s, newest %s\n", oldest, newest);
     if (!rc && t->corrupt)

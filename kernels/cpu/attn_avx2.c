@@ -177,12 +177,12 @@ static void multiply(const struct attn_product *product, int rows)
     }
 }
 
+/* What the loops need is read from p first: out might be a part of it, for all that compilers know. */
 TILE_INLINE void widen_kind(float *out, const struct attn_product *p, enum attn_matrix kind)
 {
     const char *w = p->w;
     const size_t ld = p->ld, line = attn_matrix_at(kind, ld, 1, 0);
-    const int n = p->n, vectors = p->lanes / 8; /* out might be a part of p, for all that
-                                                   compilers know */
+    const int n = p->n, vectors = p->lanes / 8;
     for (int k = 0; k < n; k++, w += line, out += ATTN_SQUARE)
         for (int v = 0; v < vectors; v++)
             _mm256_storeu_ps(out + 8 * v, load_vector(kind, w, ld, v));

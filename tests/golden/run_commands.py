@@ -99,7 +99,6 @@ CASES = [
     (f'bench {TINY} --threads 0', 2, None, '--threads: "0" is not a number from 1 to 256'),
     (f'bench {TINY} --kernels fast', 2, None, '--kernels: unknown table "fast"'),
     (f'bench {TINY} --quick --what load,prefill --threads 1', 0, 'prefill 256 at 0  ', None),
-    (f'bench {TINY} --quick --what gemm --kernels ref', 0, '\ngemm Q6_K 256 x 96 ', None),
     (f'bench {TINY} --quick --what spill --threads 2', 0, ' times as fast as computing', None),
     (f'check {JOB} --set model.kind=null --set model.file=no/such.gguf', 0,
      'note     model.kind is null: model.file is not opened', None),
