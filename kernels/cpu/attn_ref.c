@@ -4,57 +4,49 @@
 
 enum { LANES = FMA_LANES };
 
+/* Sixteen values of a page from one of them on, and one alone: bytes where it has scales, else halves. */
+static void load_lanes(float *out, const void *from, size_t at, bool bytes)
+{
+    if (bytes)
+        bytes_to_floats(out, (const int8_t *)from + at);
+    else
+        halves_to_floats(out, (const uint16_t *)from + at);
+}
+
+static float load_one(const void *from, size_t at, bool bytes)
+{
+    return bytes ? ((const int8_t *)from)[at] : half_to_float(((const uint16_t *)from)[at]);
+}
+
 /* Scores of 16 keys, those of them that do not count included: they lie side by side. */
 static void score_keys(float *s, const float *q, const struct kv_part *kv, int first,
                        int head_dim)
 {
     float keys[LANES];
+    bool q8 = kv->key_scales != NULL;
     memset(s, 0, LANES * sizeof(*s));
     for (int c = 0; c < head_dim; c++) {
-        float x = q[c];
-        if (kv->key_scales) {
-            bytes_to_floats(keys, (const int8_t *)kv->keys + c * KERN_PAGE_TOKENS + first);
-            x = x * half_to_float(kv->key_scales[c]);
-        } else {
-            halves_to_floats(keys,
-                             (const uint16_t *)kv->keys + page_key_at(first, c, head_dim));
-        }
-        fma_lanes(s, keys, x);
+        size_t at =
+            q8 ? (size_t)(c * KERN_PAGE_TOKENS + first) : page_key_at(first, c, head_dim);
+        load_lanes(keys, kv->keys, at, q8);
+        fma_lanes(s, keys, q8 ? q[c] * half_to_float(kv->key_scales[c]) : q[c]);
     }
-}
-
-static void add_halves(float *out, const uint16_t *value, float weight, int head_dim)
-{
-    float v[LANES];
-    int c = 0;
-    for (; c + LANES <= head_dim; c += LANES) {
-        halves_to_floats(v, value + c);
-        fma_lanes(out + c, v, weight);
-    }
-    for (; c < head_dim; c++)
-        out[c] = fma32(half_to_float(value[c]), weight, out[c]);
-}
-
-static void add_bytes(float *out, const int8_t *value, float weight, int head_dim)
-{
-    float v[LANES];
-    int c = 0;
-    for (; c + LANES <= head_dim; c += LANES) {
-        bytes_to_floats(v, value + c);
-        fma_lanes(out + c, v, weight);
-    }
-    for (; c < head_dim; c++)
-        out[c] = fma32(value[c], weight, out[c]);
 }
 
 static void add_value(float *out, const struct kv_part *kv, int j, float weight, int head_dim)
 {
+    float v[LANES];
+    bool q8 = kv->value_scales != NULL;
     size_t at = (size_t)j * (size_t)head_dim;
-    if (kv->value_scales)
-        add_bytes(out, (const int8_t *)kv->values + at,
-                  weight * half_to_float(kv->value_scales[j]), head_dim);
-    else
-        add_halves(out, (const uint16_t *)kv->values + at, weight, head_dim);
+    int c = 0;
+    if (q8)
+        weight = weight * half_to_float(kv->value_scales[j]);
+    for (; c + LANES <= head_dim; c += LANES) {
+        load_lanes(v, kv->values, at + (size_t)c, q8);
+        fma_lanes(out + c, v, weight);
+    }
+    for (; c < head_dim; c++)
+        out[c] = fma32(load_one(kv->values, at + (size_t)c, q8), weight, out[c]);
 }
 
 /* attn_page_fn */

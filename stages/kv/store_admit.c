@@ -70,10 +70,10 @@ static void submit_load(struct store *s, struct store_prompt *p, struct move_job
 static bool load_page(struct store *s, struct store_prompt *p, int page)
 {
     page_id id = page_alloc_small(s->pool);
-    if (id != PAGE_NONE && s->shrinks)
-        page_shrink(s->pool, id);
     if (id == PAGE_NONE)
         return false;
+    if (s->shrinks)
+        page_shrink(s->pool, id); /* it is stored as it is in memory */
     block_table_append(p->table, id);
     submit_load(s, p, load_job(s, p, page), id);
     return true;
@@ -207,8 +207,9 @@ static int take(struct store *s, struct store_prompt *p, int most, bool tail_kno
                               p->keys.n_tokens - 1 - done, p->table);
 }
 
-/* Its first pages that are small, and no other is written while one of them is filled. A prompt without an answer has no
- * such other page: its last one takes the room of two until it is small. */
+/* How many of a prompt's first pages are counted as small from the beginning. While one of them is filled it is as large
+ * as others, in the room of a page behind them that nobody has written yet (page_alloc_small). Where no page is behind
+ * them, the last one is counted in full until it is small. */
 static int pages_small(const struct store *s, int n_tokens, int n_total)
 {
     int full = n_tokens / PAGE_TOKENS;
