@@ -136,20 +136,17 @@ GROUP(values, 32, ATTN_VALUES)
 GROUP(bytes, 16, ATTN_BYTES)
 GROUP(bytes, 32, ATTN_BYTES)
 
-/* Rows of a with the scales in them, for a part: into room for them. */
-static void scale_rows(float *room, struct attn_product *part, const struct attn_product *all,
-                       int rows)
+/* The rows of a with the scales in them: into room for them. */
+static void scale_rows(float *room, struct attn_product *p, int rows)
 {
-    size_t left_out = attn_left_out(part, all);
-    const float *a = part->a - left_out;
-    for (int k = 0; k < all->n; k += 8) {
-        __m256 by = load_halves(all->scales + k);
+    for (int k = 0; k < p->n; k += 8) {
+        __m256 by = load_halves(p->scales + k);
         for (int r = 0; r < rows; r++) {
             int at = r * ATTN_SQUARE + k;
-            _mm256_storeu_ps(room + at, _mm256_mul_ps(_mm256_loadu_ps(a + at), by));
+            _mm256_storeu_ps(room + at, _mm256_mul_ps(_mm256_loadu_ps(p->a + at), by));
         }
     }
-    part->a = room + left_out;
+    p->a = room;
 }
 
 static void multiply(const struct attn_product *product, int rows)
@@ -166,7 +163,7 @@ static void multiply(const struct attn_product *product, int rows)
         struct attn_product p;
         int count = attn_part(&p, product, rows, i, n), strips = p.lanes / 16;
         if (p.scales)
-            scale_rows(room, &p, product, count);
+            scale_rows(room, &p, count);
         for (int strip = 0, take; strip < strips; strip += take) {
             struct attn_product s = p;
             take = count <= 3 && strips - strip >= 2 ? 2 : 1;

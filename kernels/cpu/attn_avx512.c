@@ -128,20 +128,17 @@ GROUP(bytes_32, 2, ATTN_BYTES)
 GROUP(bytes_48, 3, ATTN_BYTES)
 GROUP(bytes_64, 4, ATTN_BYTES)
 
-/* Rows of a with the scales in them, for a part: into room for them. */
-static void scale_rows(float *room, struct attn_product *part, const struct attn_product *all,
-                       int rows)
+/* The rows of a with the scales in them: into room for them. */
+static void scale_rows(float *room, struct attn_product *p, int rows)
 {
-    size_t left_out = attn_left_out(part, all);
-    const float *a = part->a - left_out;
-    for (int k = 0; k < all->n; k += 16) {
-        __m512 by = load_halves16(all->scales + k);
+    for (int k = 0; k < p->n; k += 16) {
+        __m512 by = load_halves16(p->scales + k);
         for (int r = 0; r < rows; r++) {
             int at = r * ATTN_SQUARE + k;
-            _mm512_storeu_ps(room + at, _mm512_mul_ps(_mm512_loadu_ps(a + at), by));
+            _mm512_storeu_ps(room + at, _mm512_mul_ps(_mm512_loadu_ps(p->a + at), by));
         }
     }
-    part->a = room + left_out;
+    p->a = room;
 }
 
 static void multiply(const struct attn_product *product, int rows)
@@ -158,7 +155,7 @@ static void multiply(const struct attn_product *product, int rows)
         struct attn_product p;
         int count = attn_part(&p, product, rows, i, n);
         if (p.scales)
-            scale_rows(room, &p, product, count);
+            scale_rows(room, &p, count);
         groups[p.kind][p.lanes / 16 - 1](&p, count);
     }
 }

@@ -93,15 +93,8 @@ int attn_part(struct attn_product *part, const struct attn_product *all, int row
         }
         span.begin = span.begin > 0 ? span.begin : 0;
         span.end = span.end < PAGE ? span.end : PAGE;
-        if (all->keys_are_lanes) {
-            attn_skip_lanes(part, span.begin / 16);
-            part->lanes = (span.end + 15) / 16 * 16 - span.begin / 16 * 16;
-        } else {
-            part->w = (const char *)part->w +
-                      attn_matrix_at(part->kind, part->ld, (size_t)span.begin, 0);
-            part->a += span.begin;
-            part->n = span.end - span.begin;
-        }
+        attn_skip_lanes(part, span.begin / 16);
+        part->lanes = (span.end + 15) / 16 * 16 - span.begin / 16 * 16;
     }
     attn_ask(part, i, n);
     return end - first;
@@ -154,7 +147,6 @@ static void add_scores(const struct attn_ops *ops, const struct tile_mem *m,
                                  .n = n,
                                  .lanes = PAGE,
                                  .seen = run->seen,
-                                 .keys_are_lanes = true,
                                  .a = m->q[i * ATTN_TILE_ROWS + run->first],
                                  .scales = q8 ? run->page.key_scales + begin : NULL,
                                  .c = m->scores[0],

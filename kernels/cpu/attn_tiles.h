@@ -45,9 +45,8 @@ struct attn_product {
     bool go_on;          /* start is c[r], else +0 */
     const float *shrink; /* times this of the row; NULL: not */
 
-    /* Keys that no row of a part sees may be left out: they are lanes, or k. NULL: all are seen. */
+    /* Where lanes are keys: those that no row of a part sees may be left out. NULL: all are seen. */
     const struct attn_view *seen;
-    bool keys_are_lanes;
 
     const char *ahead; /* what is read next, n*lanes of the same kind; NULL: nothing */
     int ask_from,
@@ -80,13 +79,6 @@ static inline void attn_skip_lanes(struct attn_product *p, int v)
 /* Part i of n: some rows, ATTN_GROUP at most, of the keys that one of them sees. Returns how many rows. */
 int attn_part(struct attn_product *part, const struct attn_product *all, int rows, int i,
               int n);
-
-/* Before the values of the part's first row, where it leaves out keys. */
-static inline size_t attn_left_out(const struct attn_product *part,
-                                   const struct attn_product *all)
-{
-    return (size_t)(part->a - all->a) % ATTN_SQUARE;
-}
 
 /* Part i of the n parts that a product is done in asks for its share of what is read next: a burst of requests
  * would have all else wait. */

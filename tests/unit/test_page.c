@@ -323,6 +323,24 @@ static void a_page_that_shrinks_makes_room(void **state)
     page_pool_free(p);
 }
 
+static void an_idle_page_that_is_not_small_counts_in_full(void **state)
+{
+    (void)state;
+    struct page_pool *p = pool_with_small(4);
+    page_id a = page_alloc(p);
+    page_seal(p, a, true);
+    page_unref(p, a);
+    assert_int_equal(stats_of(p).idle, 2);
+    assert_int_equal(stats_of(p).used, 0);
+    sound(p, 0);
+    page_ref(p, a);
+    assert_int_equal(stats_of(p).idle, 0);
+    assert_int_equal(stats_of(p).used, 2);
+    sound(p, 1);
+    page_unref(p, a);
+    page_pool_free(p);
+}
+
 static void room_for_a_full_page_may_cost_two_idle_ones(void **state)
 {
     (void)state;
@@ -449,6 +467,7 @@ int main(void)
         cmocka_unit_test(an_underflow_is_detected),
         cmocka_unit_test(the_audit_finds_a_reference_too_many),
         cmocka_unit_test(a_page_that_shrinks_makes_room),
+        cmocka_unit_test(an_idle_page_that_is_not_small_counts_in_full),
         cmocka_unit_test(room_for_a_full_page_may_cost_two_idle_ones),
         cmocka_unit_test(what_a_small_page_does_not_need_goes_back_to_the_kernel),
         cmocka_unit_test(a_block_table_counts_its_small_pages),
